@@ -16,8 +16,9 @@ from relpref.infer.evidence import Evidence, latent_moments
 from relpref.infer.layout import Layout
 from relpref.infer.sampling import CHAINS
 from relpref.likelihoods import AnswerModel, Probit
-from relpref.limits import MAX_NOTED_ITEMS, MAX_NUMBERS_OF_MIXTURE
+from relpref.limits import MAX_CHECKED, MAX_NOTED_ITEMS, MAX_NUMBERS_OF_MIXTURE
 from relpref.linalg import cholesky
+from relpref.linalg.arrays import block_diagonal
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.classes import ClassPosterior
 from relpref.posterior.gaussian import Floats, key_words, mixture
@@ -40,6 +41,9 @@ class Component(NamedTuple):
     parts: dict[str, tuple[dict[str, Floats], dict[str, Floats]]]
     sites: dict[str, Floats]  # ``precision`` and ``shift`` of the answers
     log_evidence: float
+    # Mean and covariance of the latents before the answers, with the slice and the named
+    # covariances of each site, where the posterior will be checked; else None.
+    prior: "Prior | None" = None
 
     @classmethod
     def of(cls, layout: Layout, evidence: Evidence) -> "Component":
@@ -61,7 +65,41 @@ class Component(NamedTuple):
                 }
             parts[site] = means, shares
         sites = {name: np.asarray(value) for name, value in evidence.sites._asdict().items()}
-        return cls(mean, covariance, parts, sites, float(evidence.log_evidence))
+        prior = None
+        if len(mean) <= MAX_CHECKED:
+            prior = Prior(np.asarray(evidence.location), layout.slices, evidence.blocks)
+        return cls(mean, covariance, parts, sites, float(evidence.log_evidence), prior)
+
+    def moved(self, mean: Floats, covariance: Floats) -> "Component":
+        """The component with another mean and covariance; parts follow from the total."""
+        assert self.prior is not None
+        parts = {}
+        for site, rows in self.prior.slices.items():
+            blocks = self.prior.blocks[site]
+            inverse = np.linalg.pinv(sum(blocks.values()), hermitian=True)
+            to_parts = {part: matrix @ inverse for part, matrix in blocks.items() if part}
+            center, within = (mean - self.prior.location)[rows], covariance[rows, rows]
+            means = {part: weights @ center for part, weights in to_parts.items()}
+            shares = {
+                part: np.einsum("ij,ji->i", weights, within) for part, weights in to_parts.items()
+            }
+            parts[site] = means, shares
+        return self._replace(mean=mean, covariance=covariance, parts=parts)
+
+
+class Prior(NamedTuple):
+    """Prior of a component's latents."""
+
+    location: Floats  # shape (n,)
+    slices: Mapping[str, slice]
+    blocks: Mapping[str, Mapping[str, Any]]  # as in `Evidence`
+
+    @property
+    def covariance(self) -> Floats:
+        """Shape (n, n)."""
+        return np.asarray(
+            block_diagonal(sum(self.blocks[site].values()) for site in self.slices), np.float64
+        )
 
 
 def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:

@@ -1,6 +1,6 @@
 """The base class of engines that approximate a posterior by a Gaussian, and EP."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from inspect import cleandoc
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from relpref.blas import threads_for
 from relpref.description import Description
@@ -32,6 +32,7 @@ from relpref.infer.large.fit import fit, fit_many
 from relpref.infer.plates import Averaged, Learned, learned, prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.sampling import UNMIXED, Density, sample
+from relpref.infer.self_check import checked
 from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters, judged_copies
 from relpref.infer.sites import Sites
 from relpref.limits import MAX_DENSE_ITEMS
@@ -48,6 +49,7 @@ _CHOICES = {
     "space": ("auto", "latent", "observation"),
     "structure": ("auto", "dense", "sparse"),
 }
+_CHECKS = ("auto", True, False)
 _LEAST = {"restarts": 1, "draws": 8, "warmup": 1, "max_sweeps": 1, "max_evaluations": 1}
 _CONVERGED = CODES.index(Result.converged)
 _ALL_HELD = (
@@ -106,6 +108,11 @@ class GaussianEngine:
         How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs
         and functions of attributes that are evaluated on request, see `relpref.infer.large`; "auto"
         takes the second above 4000 items.
+    check : {"auto", True, False}
+        Whether the posterior is compared with the exact one by importance weights of some thousand
+        draws, and put right where means are off by more than 0.05 sds or sds by more than 5 %, see
+        `relpref.infer.self_check`. ``info["check"]`` says in words what was seen. "auto" checks
+        posteriors from EP of up to 150 latent values.
     throw : bool
         Raise an error unless the result is ``converged``; otherwise the posterior has the code, and
         its methods warn.
@@ -131,6 +138,7 @@ class GaussianEngine:
     max_evaluations: int = 200
     space: Literal["auto", "latent", "observation", "entity", "gap"] = "auto"
     structure: Literal["auto", "dense", "sparse"] = "auto"
+    check: Literal["auto"] | bool = "auto"
     throw: bool = True
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -154,6 +162,8 @@ class GaussianEngine:
                     f"{name} is {given!r}; it is {', '.join(map(repr, choices[:-1]))} or "
                     f"{choices[-1]!r}{hint}"
                 )
+        if self.check not in _CHECKS:
+            raise DataError(f"check is {self.check!r}; it is 'auto', True or False")
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise DataError(f"{name} is {getattr(self, name)}; it must be at least {least}")
@@ -414,7 +424,26 @@ class GaussianEngine:
                 log_evidence=component.log_evidence
             )
             values |= members
-        return assemble(program.layout, values, [component], fitted.result, info, key, origin)
+        components, info, _ = self._checked(program, [component], [values], np.ones(1), info)
+        return assemble(program.layout, values, components, fitted.result, info, key, origin)
+
+    def _checked(
+        self,
+        program: Program,
+        components: Sequence[Component],
+        values: Sequence[Values],
+        weights: Floats,
+        info: dict[str, Any],
+    ) -> tuple[Sequence[Component], dict[str, Any], float]:
+        """Components that were compared with the exact posterior, ``info`` with what was seen, and
+        what is added to the log evidence.
+        """
+        wanted = not self.at_mode if self.check == "auto" else self.check
+        usable = all(np.isfinite(component.log_evidence) for component in components)
+        if not (wanted and usable) or components[0].prior is None:
+            return components, info, 0.0
+        outcome = checked(program, components, values, weights)
+        return outcome.components, info | {"check": outcome.note}, outcome.log_evidence
 
     def _averaged(self, program: Program, dual: bool) -> Averaged | None:
         """The program and its evaluation for drawing members; None where there are none."""
@@ -513,10 +542,23 @@ class GaussianEngine:
             points, drawn = averaged.at_points(points, unravel, rng)
         components, values = zip(*drawn, strict=True)
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
-        weights = (points.prior_log_weights, points.log_evidence)
-        info |= judged(weights[0] + [component.log_evidence for component in components])
+        log_weights = points.prior_log_weights + [each.log_evidence for each in components]
+        info |= judged(log_weights)
+        weights, given = softmax(log_weights), [program.fixed | value for value in values]
+        components, info, shift = self._checked(program, components, given, weights, info)
+        log_evidence = None if points.log_evidence is None else points.log_evidence + shift
+        prior = points.prior_log_weights
         return assemble(
-            layout, program.fixed, components, fitted.result, info, key, origin, draws, *weights
+            layout,
+            program.fixed,
+            components,
+            fitted.result,
+            info,
+            key,
+            origin,
+            draws,
+            prior,
+            log_evidence,
         )
 
     def changed(self, program: Model | None = None, **options: Any) -> "GaussianEngine":

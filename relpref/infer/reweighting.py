@@ -21,15 +21,15 @@ from scipy import sparse
 from relpref.compiled import float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.arrow import offset_and_noise
-from relpref.infer.call import Call, Values, survey
-from relpref.infer.gradient import tilted
+from relpref.infer.call import Values
+from relpref.infer.gradient import filled, tilted
 from relpref.infer.large.problem import answered
+from relpref.infer.layout import Observation
 from relpref.infer.program import Program
 from relpref.infer.samples import from_samples
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import Smoothed, smoothed, threshold
 from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods.orders import NODES
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, GaussianBelief, generator, root_of
@@ -52,6 +52,7 @@ _MUCH_WIDER = 1.2
 # Effective share of draws whose weights hardly differ, and the largest weight.
 _ALIKE, _MAX_SHARE = 0.9, 0.02
 _RESAMPLED_FROM = 1000  # effective draws
+_NODES = 64  # of a list's probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,48 +121,7 @@ class Target:
         draws = self.location + white @ self.root.T
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
         log_proposal = -0.5 * np.sum(np.square(noise), axis=1) - np.linalg.slogdet(lower)[1]
-        numbers = self.program.layout.num_rows * (1 if self.program.arrow is None else NODES)
-        block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(numbers, 1)), number)
-        if sites is None:
-            log_likelihoods = np.asarray(_log_likelihoods(self.program, block, draws))
-        else:
-            log_likelihoods = self._with_effects(draws, sites, block, rng)
-        return draws, log_likelihoods + log_prior - log_proposal
-
-    def _with_effects(
-        self, draws: Floats, sites: Sites, block: int, rng: np.random.Generator
-    ) -> Floats:
-        """Log of p(answers, ε | u)/q(ε | u) at effects ε of groups drawn from q, shape (s,).
-
-        The noise of a group's rows is Fε with ε ~ N(0, I), see `relpref.infer.arrow`, and their
-        sites give q, for u and −u noise that is antithetic. A precision that is negative counts as
-        0 there: q may be anything.
-        """
-        arrow, (_, offset, sds) = (
-            self.program.arrow,
-            map(np.asarray, offset_and_noise(self.program)),
-        )
-        assert arrow is not None
-        counts, total = np.asarray(self.program.counts), np.zeros(len(draws))
-        predictors = np.pad(np.asarray(_predictors(self.program, block, draws)), ((0, 0), (0, 1)))
-        start = np.append(offset, 0.0)
-        parts = (arrow.blocks.cut(counts * part) for part in sites)
-        for group, factor, tau, nu in zip(
-            arrow.blocks.groups, arrow.blocks.factors(list(sds)), *parts, strict=True
-        ):
-            back, seen = factor.swapaxes(1, 2), predictors[:, group.rows] - start[group.rows]
-            sizes, axes = np.linalg.eigh(
-                np.eye(factor.shape[2]) + back @ (np.maximum(tau, 0.0)[:, :, None] * factor)
-            )
-            half = rng.standard_normal((len(draws) // 2, *sizes.shape, 1))
-            noise = np.concatenate([half, -half])
-            pull = axes.swapaxes(1, 2) @ (back @ (nu - tau * seen)[..., None])
-            effects = axes @ (pull / sizes[..., None] + noise / np.sqrt(sizes)[..., None])
-            total += 0.5 * np.sum(
-                np.square(noise) - np.square(effects), axis=(1, 2, 3)
-            ) - 0.5 * np.sum(np.log(sizes))
-            predictors[:, group.rows] += (factor @ effects)[..., 0]
-        return total + np.asarray(_log_likelihoods_at(self.program, block, predictors[:, :-1]))
+        return draws, log_likelihoods(self.program, draws, sites, rng) + log_prior - log_proposal
 
 
 def directions(covariance: Floats) -> Floats:
@@ -187,6 +147,82 @@ def _prior(program: Program) -> tuple[Array, Array]:
     return reading.location, reading.covariance.dense()
 
 
+def log_likelihoods(
+    program: Program, draws: Floats, sites: Sites | None, rng: np.random.Generator
+) -> Floats:
+    """Log likelihoods of all answers at draws of the latent vector, shape (s,).
+
+    Where answers are in groups, effects ε of the groups are drawn from a distribution q that the
+    ``sites`` of EP give, and the result is the log of p(answers, ε | u)/q(ε | u).
+    """
+    shape, layout = program.compiled, program.layout
+    block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(shape.layout.num_rows, 1)), len(draws))
+    vectors = filled(draws, len(draws), shape.layout.num_latents)
+    by_predictors = layout.portable and not layout.quadrature
+    if not (layout.integrated or (layout.ordered and by_predictors)):
+        return np.asarray(_log_likelihoods(shape, block, vectors))
+    predictors = np.asarray(_predictors(shape, block, vectors))
+    total = np.zeros(len(draws))
+    if layout.integrated:
+        assert sites is not None
+        total, effects = _effects(program, predictors[:, : layout.num_rows], sites, rng)
+        predictors = filled(effects, *predictors.shape)
+    counts = np.array(shape.counts, np.float64)
+    if layout.ordered:
+        start = 0
+        for likelihood, value, number in _observations(shape):
+            rows = slice(start, start + value.size)
+            start += value.size
+            if not hasattr(likelihood, "log_prob_of_lists"):
+                continue
+            first = likelihood.first_rows[likelihood.first_rows < value.size]
+            sizes = likelihood.sizes
+            together = MAX_PREDICTORS_OF_DRAWS // (sizes.lists * sizes.items * _NODES + 1) + 1
+            for at in range(0, len(draws), together):
+                some = slice(at, at + together)
+                each = likelihood.log_prob_of_lists(value, predictors[some, rows], _NODES)
+                total[some] += each[:, : len(first)] @ number[first]
+            counts[rows] = np.where(likelihood.number >= 0, 0.0, counts[rows])
+    if np.any(counts):
+        total = total + np.asarray(_log_likelihoods_at(shape, counts, block, predictors))
+    return total
+
+
+def _effects(
+    program: Program, predictors: Floats, sites: Sites, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Log of p(ε)/q(ε | u) at effects ε of groups drawn from q, and predictors with these.
+
+    The noise of a group's rows is Fε with ε ~ N(0, I), see `relpref.infer.arrow`, and their sites
+    give q. Noise of lists is a part of F, but only effects of groups are drawn: the others are
+    integrated out of q. A precision that is negative counts as 0: q may be anything.
+    """
+    arrow, (_, offset, sds) = program.arrow, map(np.asarray, offset_and_noise(program))
+    assert arrow is not None
+    counts, total = np.asarray(program.counts), np.zeros(len(predictors))
+    seen_by_rows = np.pad(predictors, ((0, 0), (0, 1)))
+    start = np.append(offset, 0.0)
+    drawn = len(program.layout.integrated)
+    parts = (arrow.blocks.cut(counts * part) for part in sites)
+    for group, factor, tau, nu in zip(
+        arrow.blocks.groups, arrow.blocks.factors(list(sds)), *parts, strict=True
+    ):
+        first = sum(kind.shape[2] for kind in group.shared[:-drawn])
+        back, seen = factor.swapaxes(1, 2), seen_by_rows[:, group.rows] - start[group.rows]
+        tau = np.maximum(tau, 0.0)
+        inverse = np.eye(factor.shape[2]) + back @ (tau[:, :, None] * factor)
+        covariance = np.linalg.inv(inverse)[:, first:]
+        root = np.linalg.cholesky(covariance[:, :, first:])
+        half = rng.standard_normal((len(predictors) // 2 + 1, *root.shape[:2], 1))
+        noise = np.concatenate([half, -half])[: len(predictors)]
+        effects = covariance @ (back @ (nu - tau * seen)[..., None]) + root @ noise
+        log_root = np.sum(np.log(np.diagonal(root, axis1=1, axis2=2)))
+        squares = np.sum(np.square(noise) - np.square(effects), axis=(1, 2, 3))
+        total += 0.5 * squares + log_root
+        seen_by_rows[:, group.rows] += (factor[:, :, first:] @ effects)[..., 0]
+    return total, seen_by_rows[:, :-1]
+
+
 @lazy_jit(static_argnums=1)
 def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
     return jax.lax.map(partial(log_likelihood, program), draws, batch_size=block)
@@ -197,14 +233,19 @@ def _predictors(program: Program, block: int, draws: Array) -> Array:
     return jax.lax.map(program.predictors, draws, batch_size=block)
 
 
-@lazy_jit(static_argnums=1)
-def _log_likelihoods_at(program: Program, block: int, predictors: Array) -> Array:
-    """Log likelihoods of answers at their predictors, shape (s,)."""
+@lazy_jit
+def _observations(program: Program) -> tuple[Observation, ...]:
+    return program.read().observations
+
+
+@lazy_jit(static_argnums=2)
+def _log_likelihoods_at(program: Program, counts: Array, block: int, predictors: Array) -> Array:
+    """Log likelihoods of answers at their predictors, shape (s,); rows of count 0 are left out."""
     observations = program.read().observations
 
     def at_draw(at: Array) -> Array:
         moments = tilted(observations, jnp.zeros_like(at), at, jnp.zeros_like(at))
-        return jnp.vdot(program.counts, moments.log_normalizer)
+        return jnp.sum(jnp.where(counts > 0, counts * moments.log_normalizer, 0.0))
 
     return jax.lax.map(at_draw, predictors, batch_size=block)
 
@@ -259,32 +300,11 @@ class WeightedDraws(NamedTuple):
         )
 
 
-def lists_in_groups(posterior: Posterior) -> bool:
-    """Whether answers of lists also share effects that are integrated out."""
-    if posterior.origin is None:
-        return False
-    with float64():
-        origin = posterior.origin
-        sites = survey(Call.split(origin.program, origin.args, origin.kwargs)[0])
-        return any(site.integrated for site in sites) and any(site.shares_noise for site in sites)
-
-
 def weighted_draws(
     posterior: Posterior, num_samples: int, rng: np.random.Generator, wider: float = 1.0
 ) -> Iterator[WeightedDraws]:
     """Weighted draws, twice as many each time, up to 16 times ``num_samples`` or the memory.
-
-    Raises
-    ------
-    UnsupportedProgramError
-        If lists are in groups that share effects.
     """
-    if lists_in_groups(posterior):
-        raise UnsupportedProgramError(
-            "some lists are in groups, and the probability of these at draws of utilities is an "
-            "integral over effects and the noise of "
-            "lists; compare with NUTS: relpref.diagnostics.check"
-        )
     most = MAX_NUMBERS_OF_DRAWS // max(posterior.full.size, 1)
     parts: list[tuple[Floats, Floats]] = []
     with float64():

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -34,7 +35,7 @@ def entrywise(
         NAMES[name], RULES[name] = in_numpy, elementwise(f"{name}({{}})", weight)
 
         def call(x: Any) -> Any:
-            return operation.bind(jnp.asarray(x))
+            return in_numpy(x) if isinstance(x, np.ndarray) else operation.bind(jnp.asarray(x))
 
         call.__doc__, call.__name__, call.__module__ = function.__doc__, name, function.__module__
         return call

@@ -4,12 +4,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.comparison import Comparison, OfComparison
-from relpref.likelihoods.orders import GUMBEL, log_probability
+from relpref.likelihoods.orders import GUMBEL, NODES, log_probability
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
@@ -17,6 +18,7 @@ from relpref.likelihoods.tilted import (
     log_ndtr_curvature,
     mills_ratio,
 )
+from relpref.linalg.arrays import namespace
 
 
 class ListSizes(NamedTuple):
@@ -113,7 +115,8 @@ class ListComparison(OfComparison):
 
     @property
     def _scale(self) -> Array:
-        return jnp.broadcast_to(self.single.scale, self.single.gap.shape)
+        xp = namespace(self.single.scale, self.single.gap)
+        return xp.broadcast_to(self.single.scale, self.single.gap.shape)
 
     @property
     def shared_noise(self) -> tuple[SharedNoise, ...]:
@@ -143,22 +146,32 @@ class ListComparison(OfComparison):
         """
         alone = self.single.log_prob(value)
         listed = self.number >= 0
-        rows, present = self._rows()
         lists = self.log_prob_of_lists(value, self.single.gap)
         # Indices beyond the rows are dropped.
-        first = jnp.where(present[:, 0], rows[:, 0], len(listed))
-        return jnp.where(listed, 0.0, alone).at[first].set(lists.astype(alone.dtype), mode="drop")
+        scores = jnp.where(listed, 0.0, alone).at[self.first_rows]
+        return scores.set(lists.astype(alone.dtype), mode="drop")
 
-    def log_prob_of_lists(self, value: ArrayLike, gap: Array) -> Array:
-        """Log probability of each list, shape (lists,), at gaps of the rows, shape (m,).
+    @property
+    def first_rows(self) -> Array:
+        """First row of each list, the number of rows where there is no list, shape (lists,)."""
+        rows, present = self._rows()
+        return namespace(rows).where(present[:, 0], rows[:, 0], len(self.number))
 
-        It is 0 where there is no list.
+    def log_prob_of_lists(self, value: ArrayLike, gap: Array, nodes: int = NODES) -> Array:
+        """Log probability of each list at gaps of the rows.
+
+        Gaps have the shape (..., m), the result (..., lists), which is 0 where there is no list.
+        ``nodes`` is that of `log_probability`. Arrays of NumPy are computed without JAX.
         """
+        xp = namespace(gap, self.number)
         rows, present = self._rows()
         utility, block = self._slots(rows, present, gap)
-        log_probabilities = log_probability(utility, block, self.single.noise, tied=self.sizes.tied)
-        as_seen = jnp.all(jnp.where(present, jnp.asarray(value)[rows] == 1, True), axis=1)
-        return jnp.where(as_seen, log_probabilities, jnp.nan)
+        flat = utility.reshape(-1, utility.shape[-1])
+        blocks = xp.broadcast_to(block, utility.shape).reshape(flat.shape)
+        tied, noise = self.sizes.tied, self.single.noise
+        log_probabilities = log_probability(flat, blocks, noise, tied=tied, nodes=nodes)
+        as_seen = xp.all(xp.where(present, xp.asarray(value)[rows] == 1, True), axis=1)
+        return xp.where(as_seen, log_probabilities.reshape(utility.shape[:-1]), xp.nan)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws of answers: whether the first item of each row is seen above the second.
@@ -193,38 +206,38 @@ class ListComparison(OfComparison):
 
     def _rows(self) -> tuple[Array, Array]:
         """Rows of each list in order, and whether a place has a row; shape (lists, rows) each."""
-        # After `tree_unflatten` the leaves may be NumPy's arrays.
-        number = jnp.asarray(self.number)
-        order = jnp.argsort(number, stable=True)
-        counts = jnp.zeros(self.sizes.lists + 1, int).at[number + 1].add(1)
-        place = jnp.arange(self.sizes.rows)
-        start = jnp.cumsum(counts)[:-1, None]
-        return order[jnp.minimum(start + place, len(order) - 1)], place < counts[1:, None]
+        xp = namespace(self.number)
+        order = xp.argsort(self.number, stable=True)
+        ends = xp.searchsorted(self.number[order], np.arange(self.sizes.lists + 1))
+        rows = ends[:-1, None] + np.arange(self.sizes.rows)
+        return order[xp.minimum(rows, len(order) - 1)], rows < ends[1:, None]
 
     def _slots(self, rows: Array, present: Array, gap: Array) -> tuple[Array, Array]:
         """Utilities of each list's items, up to a constant, and the numbers of their blocks.
 
-        The shapes are (lists, items).
+        The shapes are (..., lists, items) for gaps of shape (..., m), and (lists, items).
         """
-        gap = jnp.where(present, (gap / self._scale)[rows], 0.0)
+        xp = namespace(gap, self.number)
+        gap = xp.where(present, (gap / self._scale)[..., rows], 0.0)
         winner, loser = (
-            jnp.where(present, jnp.asarray(item)[rows], -1) for item in (self.winner, self.loser)
+            xp.where(present, xp.asarray(item)[rows], -1) for item in (self.winner, self.loser)
         )
-        at = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
+        at = xp.broadcast_to(np.arange(rows.shape[1]), rows.shape)
 
         def first(item: Array, other: Array) -> tuple[Array, Array]:
             """First row whose ``other`` is the ``item`` of each row, and whether there is any."""
             same = (item[:, :, None] == other[:, None, :]) & present[:, None, :]
-            return jnp.argmax(same, axis=2), same.any(axis=2)
+            return xp.argmax(same, axis=2), same.any(axis=2)
 
         def take(values: Array, place: Array) -> Array:
-            return jnp.take_along_axis(values, place, axis=1)
+            shape = (*values.shape[:-1], place.shape[-1])
+            return xp.take_along_axis(values, xp.broadcast_to(place, shape), axis=-1)
 
         # A winner that is not in the first block lost in a row above. The path up to the first
         # block is found by doubling its length.
         before, lost = first(winner, loser)
-        place, level = jnp.where(lost, before, at), lost.astype(jnp.int32)
-        below = jnp.where(lost, take(gap, before), 0.0)
+        place, level = xp.where(lost, before, at), lost.astype(np.int32)
+        below = xp.where(lost, take(gap, before), 0.0)
         for _ in range(max(rows.shape[1] - 1, 1).bit_length()):
             below, level = below + take(below, place), level + take(level, place)
             place = take(place, place)
@@ -234,8 +247,8 @@ class ListComparison(OfComparison):
         utility = -(below + take(beside, place))
         of_winner = present & (first(winner, winner)[0] == at)
         of_loser = present & (first(loser, loser)[0] == at) & ~first(loser, winner)[1]
-        valid = jnp.concatenate([of_winner, of_loser], axis=1)
-        chosen = jnp.argsort(~valid, axis=1, stable=True)[:, : self.sizes.items]
-        utilities = take(jnp.concatenate([utility, utility - gap], axis=1), chosen)
-        blocks = take(jnp.concatenate([level, level + 1], axis=1), chosen)
-        return utilities, jnp.where(take(valid, chosen), blocks, -1)
+        valid = xp.concatenate([of_winner, of_loser], axis=1)
+        chosen = xp.argsort(~valid, axis=1, stable=True)[:, : self.sizes.items]
+        utilities = take(xp.concatenate([utility, utility - gap], axis=-1), chosen)
+        blocks = take(xp.concatenate([level, level + 1], axis=1), chosen)
+        return utilities, xp.where(take(valid, chosen), blocks, -1)

@@ -1,0 +1,294 @@
+"""Fits check themselves by importance weights of some thousand draws.
+
+The engine's posterior is a mixture of Gaussians q(u | θ_k) with weights a_k Z_k, where Z_k is its
+evidence at the hyperparameters θ_k and a_k comes from their prior. The exact joint posterior is
+p(k, u | answers) ∝ a_k p(answers | u, θ_k) N(u; m_k, K_k). Draws of multivariate t distributions
+around the q(u | θ_k), in Latin hypercubes, get weights for the exact posterior and for the
+mixture. The means and covariances of the mixture are known, so the difference of both weighted
+averages is added to them, and most of the error of the draws cancels.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from relpref.infer.assemble import Component
+from relpref.infer.program import Program
+from relpref.infer.reweighting import MIN_EFFECTIVE, directions, log_likelihoods
+from relpref.infer.sites import Sites
+from relpref.infer.smoothing import smoothed, threshold
+from relpref.limits import MAX_CHECKED, MAX_NUMBERS_OF_DRAWS
+from relpref.posterior.gaussian import Floats, root_of
+from relpref.posterior.utility import UTILITY
+
+# Sequences of draws, independent of each other, whose differences give the errors; draws of each
+# in the rounds, of which later ones come where the first are not enough.
+_SEQUENCES, _ROUNDS = 8, (128, 384, 1536)
+# Degrees of freedom and factor of the sds of the proposal, for few and for many dimensions.
+_FEW, _PROPOSALS = 50, ((7.0, 1.15), (60.0, 1.02))
+# Errors of means, in sds, and of sds that are put right.
+_TOLERANCE = 0.05
+_ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
+_WELL_CONDITIONED = 1e-10  # least squared pivot, relative to the largest
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Components that were checked, and what was seen."""
+
+    components: list[Component]
+    log_evidence: float  # that of the exact posterior less that of the engine, where it is known
+    note: str  # in words, for ``info["check"]``
+    reliable: bool  # whether the weights are
+
+
+class _Target(NamedTuple):
+    """One component: its mean, roots of prior and posterior covariance, and the program there."""
+
+    program: Program
+    location: Floats
+    prior_root: Floats  # R with R Rᵀ = K, shape (n, r)
+    into: Floats  # its inverse, shape (r, n)
+    mean: Floats
+    root: Floats  # shape (r, r), of the posterior covariance of w, u = location + R w
+    log_evidence: float
+    sites: Sites
+
+    @classmethod
+    def of(cls, program: Program, component: Component) -> "_Target":
+        assert component.prior is not None
+        location, covariance = component.prior.location, component.prior.covariance
+        try:
+            prior_root = cholesky(covariance, lower=True, check_finite=False)
+            pivots = np.square(np.diagonal(prior_root))
+            if not pivots.min() > _WELL_CONDITIONED * pivots.max():
+                raise LinAlgError
+            into = solve_triangular(prior_root, np.eye(len(location)), lower=True)
+        except LinAlgError:  # the prior does not vary in all directions
+            prior_root = directions(covariance)
+            into = (prior_root / np.sum(np.square(prior_root), axis=0)).T
+        root = root_of(into @ component.covariance @ into.T)
+        mean, sites = into @ (component.mean - location), Sites(**component.sites)
+        evidence = component.log_evidence
+        return cls(program, location, prior_root, into, mean, root, evidence, sites)
+
+
+class _Draws(NamedTuple):
+    """Draws of latent vectors, and their log weights for the exact posterior and the mixture."""
+
+    vectors: Floats  # shape (s, n)
+    exact: Floats
+    mixture: Floats
+    sequence: NDArray[np.int64]
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Changes of mean and covariance from the mixture to the exact posterior.
+
+        They are by all draws, and without each of the sequences, shapes (1 + sequences, n) and
+        (1 + sequences, n, n).
+        """
+        center, changes = self.vectors.mean(axis=0), []
+        for log_weights in (self.exact, self.mixture):
+            weights = np.exp(log_weights - log_weights.max())
+            x, sums = self.vectors - center, []
+            for number in range(_SEQUENCES):
+                rows = self.sequence == number
+                w, part = weights[rows], x[rows]
+                sums.append((w.sum(), w @ part, (part.T * w) @ part))
+            zeroth, first, second = (np.stack(each) for each in zip(*sums, strict=True))
+            zeroth, first, second = (
+                np.concatenate([each.sum(axis=0)[None], each.sum(axis=0) - each])
+                for each in (zeroth, first, second)
+            )
+            mean = first / zeroth[:, None]
+            outer = mean[:, :, None] * mean[:, None, :]
+            changes.append((mean, second / zeroth[:, None, None] - outer))
+        (mean, covariance), (before, before_covariance) = changes
+        return mean - before, covariance - before_covariance
+
+
+def checked(
+    program: Program,
+    components: Sequence[Component],
+    values: Sequence[Mapping[str, Any]],
+    weights: Floats,
+) -> Checked:
+    """Components whose mixture has the moments of the exact posterior where the engine erred.
+
+    Parameters
+    ----------
+    program : Program
+    components : sequence of Component
+        With their priors.
+    values : sequence of mapping
+        All hyperparameters of each component, on their supports.
+    weights : array, shape (K,)
+        Weights of the components; they add up to 1.
+    """
+    targets = [
+        _Target.of(program.at(given), component)
+        for given, component in zip(values, components, strict=True)
+    ]
+    mean, covariance = _moments(components, weights)
+    several: list[_Draws] = []
+    for start, number in zip(np.cumsum((0, *_ROUNDS)), _ROUNDS, strict=False):
+        if _SEQUENCES * (start + number) * len(mean) > MAX_NUMBERS_OF_DRAWS:
+            break
+        several += [
+            _weighted(targets, weights, number, sequence, int(start))
+            for sequence in range(_SEQUENCES)
+        ]
+        draws = _Draws(*(np.concatenate(part) for part in zip(*several, strict=True)))
+        tail = smoothed(draws.exact)
+        effective = float(tail.ess)
+        reliable = effective >= MIN_EFFECTIVE and float(tail.k_hat) <= threshold(len(draws.exact))
+        if not reliable:
+            continue
+        changes = draws.moments()
+        verdict = _Verdict.of(program, mean, covariance, *changes)
+        if verdict.decided:
+            break
+    facts = f"{effective:.0f} of {len(draws.exact)} draws are effective"
+    if not reliable:
+        return Checked(list(components), 0.0, f"could not be checked: {facts}", False)
+    if not verdict.off:
+        return Checked(list(components), 0.0, f"{verdict} ({facts})", True)
+    move = _transport(covariance, covariance + changes[1][0])
+    center = mean + changes[0][0]
+    moved = [
+        component.moved(
+            center + move @ (component.mean - mean), move @ component.covariance @ move.T
+        )
+        for component in components
+    ]
+    shift = float(special.logsumexp(draws.exact) - special.logsumexp(draws.mixture))
+    moved = [each._replace(log_evidence=each.log_evidence + shift) for each in moved]
+    return Checked(moved, shift, f"{verdict}; they were put right ({facts})", True)
+
+
+def _weighted(
+    targets: Sequence[_Target], weights: Floats, number: int, sequence: int, start: int
+) -> _Draws:
+    """A sequence of draws with their log weights."""
+    size = targets[0].root.shape[0]
+    degrees, widening = _PROPOSALS[size >= _FEW]
+    rng = np.random.default_rng([sequence, start])
+    places = np.argsort(rng.random((size + 2, number)), axis=1).T
+    uniform = (places + rng.random(places.shape)) / number  # a Latin hypercube
+    uniform = np.clip(uniform, _ENDS, 1 - _ENDS)
+    scale = special.gammaincinv(0.5 * degrees, uniform[:, size]) * 2 / degrees
+    noise = special.ndtri(uniform[:, :size]) / np.sqrt(scale)[:, None]
+    squares = np.sum(np.square(noise), axis=1)
+    log_proposal = -0.5 * (degrees + size) * np.log1p(squares / degrees)
+    log_mixture = -0.5 * widening**2 * squares
+    ends = np.cumsum(weights)
+    component = np.searchsorted(ends, uniform[:, -1] * ends[-1])
+    vectors, exact = np.empty((number, len(targets[0].location))), np.empty(number)
+    for at in np.unique(component):
+        rows, target = component == at, targets[at]
+        white = target.mean + widening * noise[rows] @ target.root.T
+        vectors[rows] = target.location + white @ target.prior_root.T
+        log_prior = -0.5 * np.sum(np.square(white), axis=1)
+        log_likelihood = log_likelihoods(target.program, vectors[rows], target.sites, rng)
+        log_root = np.sum(np.log(np.diagonal(target.root)))
+        exact[rows] = log_likelihood + log_prior + log_root - target.log_evidence
+    exact -= log_proposal
+    return _Draws(vectors, exact, log_mixture - log_proposal, np.full(number, sequence))
+
+
+def _moments(components: Sequence[Component], weights: Floats) -> tuple[Floats, Floats]:
+    """Mean and covariance of a mixture."""
+    means = np.stack([component.mean for component in components])
+    mean = weights @ means
+    centered = means - mean
+    within = np.tensordot(weights, np.stack([each.covariance for each in components]), axes=1)
+    return mean, within + (centered.T * weights) @ centered
+
+
+def _transport(before: Floats, after: Floats) -> Floats:
+    """The symmetric matrix A with A C Aᵀ = C' that moves N(0, C) to N(0, C') the least."""
+    basis = directions(before)
+    sizes = np.sqrt(np.sum(np.square(basis), axis=0))
+    axes = basis / sizes
+    inside = sizes[:, None] * (axes.T @ after @ axes) * sizes
+    values, vectors = np.linalg.eigh(inside)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return np.asarray((axes / sizes) @ root @ (axes / sizes).T)
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """Largest errors of the engine's means and sds."""
+
+    shift: float  # in sds
+    ratio: float  # of an sd of the engine to the exact one, that is furthest from 1
+    off: bool
+    decided: bool
+
+    @classmethod
+    def of(
+        cls, program: Program, mean: Floats, covariance: Floats, shifts: Floats, changes: Floats
+    ) -> "_Verdict":
+        contrasts = _Contrasts.of(program, len(mean))
+        sd = np.sqrt(np.maximum(contrasts.variances(covariance), 0.0))
+        kept = sd > 1e-6 * sd.max(initial=0.0)
+        sd = sd[kept]
+        exact = np.sqrt(
+            np.maximum(contrasts.variances(covariance + changes)[:, kept], 1e-6 * sd**2)
+        )
+        effects = np.stack([contrasts.means(shifts)[:, kept] / sd, np.log(sd / exact)], axis=1)
+        left = _SEQUENCES - 1
+        errors = np.sqrt(left * effects[1:].var(axis=0))
+        # Errors by few sequences scatter; none is far below what is usual.
+        errors = np.maximum(errors, np.sqrt(np.mean(np.square(errors), axis=1, keepdims=True)))
+        largest = 1 + np.sqrt(2 * np.log(max(effects[0].size, 2)))
+        sizes = np.abs(effects[0])
+        off = (sizes > _TOLERANCE) & (sizes > largest * errors)
+        clear = largest * errors <= np.maximum(0.5 * _TOLERANCE, 0.25 * sizes.max(initial=0.0))
+        decided = bool(clear.all() or (sizes + largest * errors <= _TOLERANCE).all())
+        ratio = np.exp(effects[0, 1])
+        worst = ratio[np.argmax(sizes[1])] if ratio.size else 1.0
+        return cls(float(sizes[0].max(initial=0.0)), float(worst), bool(off.any()), decided)
+
+    def __str__(self) -> str:
+        shift, ratio = f"{max(self.shift, 0.01):.2f} sd", f"{self.ratio:.2f}"
+        if self.off:
+            return f"means were off by up to {shift} and sds were {ratio} of the exact ones"
+        return f"no mean is off by more than {shift}, and sds are within {ratio} of the exact ones"
+
+
+@dataclass(frozen=True)
+class _Contrasts:
+    """Differences of the utilities of all pairs of items, and values of other latents."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    alone: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, program: Program, size: int) -> "_Contrasts":
+        alone = np.ones(size, bool)
+        pairs = [np.zeros((2, 0), np.int64)]
+        place = program.layout.slices.get(UTILITY)
+        if place is not None and place.stop - place.start > 1:
+            alone[place] = False
+            pairs.append(place.start + np.stack(np.triu_indices(place.stop - place.start, 1)))
+        first, second = np.concatenate(pairs, axis=1)
+        return cls(first, second, np.flatnonzero(alone))
+
+    def means(self, means: Floats) -> Floats:
+        """Of vectors of shape (..., n)."""
+        gaps = means[..., self.first] - means[..., self.second]
+        return np.concatenate([gaps, means[..., self.alone]], axis=-1)
+
+    def variances(self, covariances: Floats) -> Floats:
+        """Of covariances of shape (..., n, n)."""
+        diagonal = np.diagonal(covariances, axis1=-2, axis2=-1)
+        both = diagonal[..., self.first] + diagonal[..., self.second]
+        gaps = both - 2 * covariances[..., self.first, self.second]
+        return np.concatenate([gaps, diagonal[..., self.alone]], axis=-1)
