@@ -395,9 +395,13 @@ class GaussianEngine:
                 log_evidence = float(logsumexp(log_weights))
                 report |= judged(log_weights)
             self.raise_unless_ok(result, report)
+            everything = [program.fixed | row for row in rows]
+            weights = softmax(prior_log_weights + evidences)
+            checked_ones = self._checked(program, components, everything, weights, report)
+            components, report, shift = checked_ones
+            log_evidence = None if log_evidence is None else log_evidence + shift
             fixed = {name: value for name, value in program.fixed.items() if name not in draws}
             kept = {name: np.stack([row[name] for row in rows]) for name in draws}
-            weights = (prior_log_weights, log_evidence)
             return assemble(
                 layout,
                 fixed,
@@ -407,7 +411,8 @@ class GaussianEngine:
                 rng_key,
                 Origin(self.program, args, kwargs, self),
                 kept,
-                *weights,
+                prior_log_weights,
+                log_evidence,
             )
 
     def _at_maximum(

@@ -30,6 +30,7 @@ from relpref.infer.samples import from_samples
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import Smoothed, smoothed, threshold
 from relpref.lazy_jit import lazy_jit
+from relpref.likelihoods.orders import NODES
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, GaussianBelief, generator, root_of
@@ -52,7 +53,6 @@ _MUCH_WIDER = 1.2
 # Effective share of draws whose weights hardly differ, and the largest weight.
 _ALIKE, _MAX_SHARE = 0.9, 0.02
 _RESAMPLED_FROM = 1000  # effective draws
-_NODES = 64  # of a list's probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,10 +177,10 @@ def log_likelihoods(
                 continue
             first = likelihood.first_rows[likelihood.first_rows < value.size]
             sizes = likelihood.sizes
-            together = MAX_PREDICTORS_OF_DRAWS // (sizes.lists * sizes.items * _NODES + 1) + 1
+            together = MAX_PREDICTORS_OF_DRAWS // (sizes.lists * sizes.items * NODES + 1) + 1
             for at in range(0, len(draws), together):
                 some = slice(at, at + together)
-                each = likelihood.log_prob_of_lists(value, predictors[some, rows], _NODES)
+                each = likelihood.log_prob_of_lists(value, predictors[some, rows])
                 total[some] += each[:, : len(first)] @ number[first]
             counts[rows] = np.where(likelihood.number >= 0, 0.0, counts[rows])
     if np.any(counts):

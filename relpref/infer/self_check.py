@@ -242,18 +242,23 @@ class _Verdict:
             np.maximum(contrasts.variances(covariance + changes)[:, kept], 1e-6 * sd**2)
         )
         effects = np.stack([contrasts.means(shifts)[:, kept] / sd, np.log(sd / exact)], axis=1)
-        left = _SEQUENCES - 1
-        errors = np.sqrt(left * effects[1:].var(axis=0))
+        errors = np.sqrt((_SEQUENCES - 1) * effects[1:].var(axis=0))
         # Errors by few sequences scatter; none is far below what is usual.
-        errors = np.maximum(errors, np.sqrt(np.mean(np.square(errors), axis=1, keepdims=True)))
+        noise = np.mean(np.square(errors), axis=1, keepdims=True)
+        errors = np.maximum(errors, np.sqrt(noise))
         largest = 1 + np.sqrt(2 * np.log(max(effects[0].size, 2)))
         sizes = np.abs(effects[0])
-        off = (sizes > _TOLERANCE) & (sizes > largest * errors)
-        clear = largest * errors <= np.maximum(0.5 * _TOLERANCE, 0.25 * sizes.max(initial=0.0))
-        decided = bool(clear.all() or (sizes + largest * errors <= _TOLERANCE).all())
+        beyond = (sizes > _TOLERANCE) & (sizes > largest * errors)
+        # Of very many numbers some are off by chance: most of what is seen must be no noise, or
+        # some number must stand out.
+        seen = np.mean(np.square(sizes), axis=1, keepdims=True)
+        off = bool((beyond & ((seen > 4 * noise) | (sizes > 2 * largest * errors))).any())
+        clear = largest * errors.max(initial=0.0) <= max(_TOLERANCE, 0.25 * sizes.max(initial=0.0))
+        usual = bool(np.all(seen - noise <= (0.5 * _TOLERANCE) ** 2))
+        decided = (off and clear) or (usual and not beyond.any())
         ratio = np.exp(effects[0, 1])
         worst = ratio[np.argmax(sizes[1])] if ratio.size else 1.0
-        return cls(float(sizes[0].max(initial=0.0)), float(worst), bool(off.any()), decided)
+        return cls(float(sizes[0].max(initial=0.0)), float(worst), off, decided)
 
     def __str__(self) -> str:
         shift, ratio = f"{max(self.shift, 0.01):.2f} sd", f"{self.ratio:.2f}"
