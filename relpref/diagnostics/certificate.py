@@ -9,7 +9,7 @@ import pandas as pd
 from relpref.blas import threads_for
 from relpref.infer.large.problem import answered
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.reweighting import MIN_EFFECTIVE, lists_in_groups, require_draws, weighted_draws
+from relpref.infer.reweighting import MIN_EFFECTIVE, require_draws, weighted_draws
 from relpref.infer.sampling import UNMIXED
 from relpref.infer.smoothing import by_chain, convergence, threshold
 from relpref.posterior.base import Posterior
@@ -35,7 +35,6 @@ _SENTENCES = {
     "failed unfinished": "The engine did not finish, so the posterior is not the exact one: {why}",
     "exact algebra": "The posterior is exact: prior and noise are Gaussian (solver {solver}).",
     "failed empty": "There is no posterior to certify: {why}",
-    "undecided groups": "Importance weights cannot certify lists in groups of answers: {check}.",
     "exact prior": "There are no answers, so the posterior is the prior, which is exact.",
     "exact weights": "All draws have equal weights: at its hyperparameters the posterior is exact.",
     "failed stuck": "{still} of {size} values never move in {number} draws: the sampler is stuck.",
@@ -227,8 +226,6 @@ def certify(
         return _of_draws(posterior)
     if not posterior.has_answers:
         return Certificate._of("exact prior")
-    if lists_in_groups(posterior):
-        return Certificate._of("undecided groups")
     table, before = None, np.inf
     with threads_for(posterior.belief.size):
         rng = generator(posterior.key if rng_key is None else rng_key)

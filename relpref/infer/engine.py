@@ -40,7 +40,7 @@ from relpref.linalg.arrays import ravel
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin
-from relpref.result import CODES, Result, progress_line
+from relpref.result import CODES, Result, progress_line, warn_user
 
 Strategy = Literal["integrate", "maximize", "em", "nuts"]
 
@@ -448,6 +448,8 @@ class GaussianEngine:
         if not (wanted and usable) or components[0].prior is None:
             return components, info, 0.0
         outcome = checked(program, components, values, weights)
+        if not outcome.reliable:
+            warn_user(f"The posterior is {outcome.note}; relpref.diagnostics.check samples it.")
         return outcome.components, info | {"check": outcome.note}, outcome.log_evidence
 
     def _averaged(self, program: Program, dual: bool) -> Averaged | None:

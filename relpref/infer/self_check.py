@@ -34,6 +34,8 @@ _FEW, _PROPOSALS = 50, ((7.0, 1.15), (60.0, 1.02))
 # Errors of means, in sds, and of sds that are put right.
 _TOLERANCE = 0.05
 _ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
+_RIGHT = "no mean is seen to be off by more than 0.05 sds, no sd by more than 5 %"
+_UNRELIABLE = "because the importance weights of draws cannot be relied on"
 _WELL_CONDITIONED = 1e-10  # least squared pivot, relative to the largest
 
 
@@ -153,11 +155,11 @@ def checked(
         verdict = _Verdict.of(program, mean, covariance, *changes)
         if verdict.decided:
             break
-    facts = f"{effective:.0f} of {len(draws.exact)} draws are effective"
+    facts = f"{effective:.0f} effective draws of {len(draws.exact)}"
     if not reliable:
-        return Checked(list(components), 0.0, f"could not be checked: {facts}", False)
+        return Checked(list(components), 0.0, f"not checked, {_UNRELIABLE} ({facts})", False)
     if not verdict.off:
-        return Checked(list(components), 0.0, f"{verdict} ({facts})", True)
+        return Checked(list(components), 0.0, f"{_RIGHT} ({facts})", True)
     move = _transport(covariance, covariance + changes[1][0])
     center = mean + changes[0][0]
     moved = [
@@ -168,7 +170,7 @@ def checked(
     ]
     shift = float(special.logsumexp(draws.exact) - special.logsumexp(draws.mixture))
     moved = [each._replace(log_evidence=each.log_evidence + shift) for each in moved]
-    return Checked(moved, shift, f"{verdict}; they were put right ({facts})", True)
+    return Checked(moved, shift, f"{verdict}; put right by importance weights ({facts})", True)
 
 
 def _weighted(
@@ -261,10 +263,8 @@ class _Verdict:
         return cls(float(sizes[0].max(initial=0.0)), float(worst), off, decided)
 
     def __str__(self) -> str:
-        shift, ratio = f"{max(self.shift, 0.01):.2f} sd", f"{self.ratio:.2f}"
-        if self.off:
-            return f"means were off by up to {shift} and sds were {ratio} of the exact ones"
-        return f"no mean is off by more than {shift}, and sds are within {ratio} of the exact ones"
+        shift = f"means by up to {max(self.shift, 0.01):.2f} sds"
+        return f"off, {shift}, sds {self.ratio:.2f} times the exact ones"
 
 
 @dataclass(frozen=True)

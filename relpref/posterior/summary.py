@@ -84,4 +84,6 @@ def fitted(posterior: Any) -> str:
         "" if posterior.log_evidence is None else f"; log evidence {posterior.log_evidence:.2f}"
     )
     words = f" to {model_words(model)}" if model else ""
-    return f"Fitted{words} by {posterior.engine}{how}{evidence}."
+    check = posterior.info.get("check")
+    compared = f" Compared with the exact posterior: {check}." if check else ""
+    return f"Fitted{words} by {posterior.engine}{how}{evidence}.{compared}"
