@@ -170,7 +170,7 @@ def log_likelihoods(
     counts = np.array(shape.counts, np.float64)
     if layout.ordered:
         start = 0
-        for likelihood, value, number in _observations(shape):
+        for likelihood, value, number in observations_of(program):
             rows = slice(start, start + value.size)
             start += value.size
             if not hasattr(likelihood, "log_prob_of_lists"):
@@ -231,6 +231,12 @@ def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
 @lazy_jit(static_argnums=1)
 def _predictors(program: Program, block: int, draws: Array) -> Array:
     return jax.lax.map(program.predictors, draws, batch_size=block)
+
+
+def observations_of(program: Program) -> tuple[Observation, ...]:
+    """Observed answers of a program whose hyperparameters are fixed, with arrays of NumPy."""
+    observations: tuple[Observation, ...] = _observations(program.compiled)
+    return observations
 
 
 @lazy_jit

@@ -19,10 +19,16 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from relpref.infer.assemble import Component
 from relpref.infer.program import Program
-from relpref.infer.reweighting import MIN_EFFECTIVE, directions, log_likelihoods
+from relpref.infer.reweighting import (
+    MIN_EFFECTIVE,
+    directions,
+    log_likelihoods,
+    observations_of,
+)
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import smoothed, threshold
-from relpref.limits import MAX_CHECKED, MAX_NUMBERS_OF_DRAWS
+from relpref.likelihoods.lists import FEW_NODES
+from relpref.limits import MAX_CHECKED_NUMBERS, MAX_NUMBERS_OF_DRAWS
 from relpref.posterior.gaussian import Floats, root_of
 from relpref.posterior.utility import UTILITY
 
@@ -132,6 +138,8 @@ def checked(
     weights : array, shape (K,)
         Weights of the components; they add up to 1.
     """
+    if _cost(program, values[0]) > MAX_CHECKED_NUMBERS:
+        return Checked(list(components), 0.0, "not checked, because the lists are too many", True)
     targets = [
         _Target.of(program.at(given), component)
         for given, component in zip(values, components, strict=True)
@@ -201,6 +209,19 @@ def _weighted(
         exact[rows] = log_likelihood + log_prior + log_root - target.log_evidence
     exact -= log_proposal
     return _Draws(vectors, exact, log_mixture - log_proposal, np.full(number, sequence))
+
+
+def _cost(program: Program, values: Mapping[str, Any]) -> float:
+    """Numbers that the probabilities of all lists need at the first draws."""
+    if not program.layout.ordered:
+        return 0.0
+    sizes = [
+        likelihood.sizes
+        for likelihood, *_ in observations_of(program.at(values))
+        if hasattr(likelihood, "sizes")
+    ]
+    each = (size.lists * size.items * FEW_NODES ** (1 + size.tied) for size in sizes)
+    return float(_SEQUENCES * _ROUNDS[0] * sum(each))
 
 
 def _moments(components: Sequence[Component], weights: Floats) -> tuple[Floats, Floats]:

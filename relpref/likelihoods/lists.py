@@ -21,8 +21,9 @@ from relpref.likelihoods.tilted import (
 from relpref.linalg.arrays import namespace
 
 
-# Nodes of a list of two blocks, such as a choice, whose probability is one integral over the line.
-_CHOICE_NODES = 32
+# Nodes of lists of two blocks, such as choices, whose probability is one integral over the line, and
+# of lists with ties, whose probability is an integral over the plane.
+FEW_NODES = 32
 
 
 class ListSizes(NamedTuple):
@@ -172,7 +173,8 @@ class ListComparison(OfComparison):
         utility, block = self._slots(rows, present, gap)
         which, nodes = slice(None), NODES
         if xp is np:
-            nodes = _CHOICE_NODES if np.max(block, initial=0) <= 1 else NODES // 2
+            plain = np.max(block, initial=0) <= 1
+            nodes = FEW_NODES if plain or self.sizes.tied else NODES // 2
             # Equal lists are computed once.
             looks = utility.reshape(-1, *block.shape)[[0, -1]]
             keys = np.concatenate([*looks, block], axis=1)

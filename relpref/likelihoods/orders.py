@@ -210,6 +210,27 @@ def _add(sums: Array, node: Array) -> tuple[Array, Array]:
     return jnp.logaddexp(sums, node), sums
 
 
+def _ties_of_numpy(
+    log_density: Array, log_below: Array, log_above: Array, members: Array, step: Array
+) -> Array:
+    """Log H after a block of several items, shape (p, g), of NumPy's arrays."""
+    density, below = (np.exp(each) * members[:, :, None] for each in (log_density, log_below))
+    number = below.shape[-1]
+    product: Array = np.tri(number, k=-1).T[None]  # 1 where x, along the last axis, is above t
+    slope = np.zeros_like(product)
+    for item in range(members.shape[1]):  # the derivative of Π (F(x) − F(t)) in x
+        inside = members[:, item, None, None]
+        between = np.where(inside, below[:, item, None, :] - below[:, item, :, None], 1.0)
+        slope = slope * between + product * density[:, item, None, :]
+        product = product * between
+    above = np.exp(log_above)
+    total = (slope @ above[:, :, None])[..., 0] * step[:, None]
+    # As in `_log_above_ties`, a twelfth that the trapezoidal rule misses for two items.
+    two = np.where(members[:, :, None], density, 1.0).prod(axis=1) * above / 6
+    total += np.where(members.sum(axis=1) == 2, np.square(step), 0.0)[:, None] * two
+    return np.log(np.maximum(total, np.finfo(float).tiny))
+
+
 def _log_above_ties(
     log_density: Array, log_below: Array, log_above: Array, members: Array, step: Array
 ) -> Array:
@@ -218,6 +239,13 @@ def _log_above_ties(
     It takes an integral over x for each t, for some lists at a time.
     """
     number = log_below.shape[-1]
+    if namespace(log_below) is np:
+        together = max(1, _AT_ONCE // (8 * number**2))
+        arrays = (log_density, log_below, log_above, members, step)
+        starts = range(0, len(step), together)
+        return np.concatenate(
+            [_ties_of_numpy(*(each[at : at + together] for each in arrays)) for at in starts]
+        )
     # Third derivatives of its logarithm are finite.
     floor = max(np.finfo(log_below.dtype).tiny, 1e-75)
     # x, along the second axis, above t.
