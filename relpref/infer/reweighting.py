@@ -155,13 +155,15 @@ def log_likelihoods(
     Where answers are in groups, effects ε of the groups are drawn from a distribution q that the
     ``sites`` of EP give, and the result is the log of p(answers, ε | u)/q(ε | u).
     """
-    shape, layout = program.compiled, program.layout
-    block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(shape.layout.num_rows, 1)), len(draws))
-    vectors = filled(draws, len(draws), shape.layout.num_latents)
+    shape, layout, number = program.compiled, program.layout, len(draws)
+    # Numbers of draws are powers of two, so that few are traced.
+    size = 1 << max(number - 1, 1).bit_length()
+    block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(shape.layout.num_rows, 1)), size)
+    vectors = filled(draws, size, shape.layout.num_latents)
     by_predictors = layout.portable and not layout.quadrature
     if not (layout.integrated or (layout.ordered and by_predictors)):
-        return np.asarray(_log_likelihoods(shape, block, vectors))
-    predictors = np.asarray(_predictors(shape, block, vectors))
+        return np.asarray(_log_likelihoods(shape, block, vectors))[:number]
+    predictors = np.asarray(_predictors(shape, block, vectors))[:number]
     total = np.zeros(len(draws))
     if layout.integrated:
         assert sites is not None
@@ -184,7 +186,8 @@ def log_likelihoods(
                 total[some] += each[:, : len(first)] @ number[first]
             counts[rows] = np.where(likelihood.number >= 0, 0.0, counts[rows])
     if np.any(counts):
-        total = total + np.asarray(_log_likelihoods_at(shape, counts, block, predictors))
+        at = filled(predictors, size, predictors.shape[1])
+        total = total + np.asarray(_log_likelihoods_at(shape, counts, block, at))[:number]
     return total
 
 

@@ -149,10 +149,7 @@ def checked(
     for start, number in zip(np.cumsum((0, *_ROUNDS)), _ROUNDS, strict=False):
         if _SEQUENCES * (start + number) * len(mean) > MAX_NUMBERS_OF_DRAWS:
             break
-        several += [
-            _weighted(targets, weights, number, sequence, int(start))
-            for sequence in range(_SEQUENCES)
-        ]
+        several.append(_weighted(targets, weights, number, int(start)))
         draws = _Draws(*(np.concatenate(part) for part in zip(*several, strict=True)))
         tail = smoothed(draws.exact)
         effective = float(tail.ess)
@@ -182,14 +179,15 @@ def checked(
 
 
 def _weighted(
-    targets: Sequence[_Target], weights: Floats, number: int, sequence: int, start: int
+    targets: Sequence[_Target], weights: Floats, number: int, start: int
 ) -> _Draws:
-    """A sequence of draws with their log weights."""
+    """Draws of all sequences with their log weights, ``number`` in each."""
     size = targets[0].root.shape[0]
     degrees, widening = _PROPOSALS[size >= _FEW]
-    rng = np.random.default_rng([sequence, start])
-    places = np.argsort(rng.random((size + 2, number)), axis=1).T
-    uniform = (places + rng.random(places.shape)) / number  # a Latin hypercube
+    rng = np.random.default_rng(start)
+    # Each sequence is a Latin hypercube: coordinates of the noise, its scale, and the component.
+    places = np.argsort(rng.random((_SEQUENCES, number, size + 2)), axis=1)
+    uniform = ((places + rng.random(places.shape)) / number).reshape(-1, size + 2)
     uniform = np.clip(uniform, _ENDS, 1 - _ENDS)
     scale = special.gammaincinv(0.5 * degrees, uniform[:, size]) * 2 / degrees
     noise = special.ndtri(uniform[:, :size]) / np.sqrt(scale)[:, None]
@@ -198,17 +196,18 @@ def _weighted(
     log_mixture = -0.5 * widening**2 * squares
     ends = np.cumsum(weights)
     component = np.searchsorted(ends, uniform[:, -1] * ends[-1])
-    vectors, exact = np.empty((number, len(targets[0].location))), np.empty(number)
+    vectors, exact = np.empty((len(noise), len(targets[0].location))), np.empty(len(noise))
     for at in np.unique(component):
         rows, target = component == at, targets[at]
         white = target.mean + widening * noise[rows] @ target.root.T
         vectors[rows] = target.location + white @ target.prior_root.T
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
         log_likelihood = log_likelihoods(target.program, vectors[rows], target.sites, rng)
-        log_root = np.sum(np.log(np.diagonal(target.root)))
+        log_root = np.linalg.slogdet(target.root)[1]
         exact[rows] = log_likelihood + log_prior + log_root - target.log_evidence
     exact -= log_proposal
-    return _Draws(vectors, exact, log_mixture - log_proposal, np.full(number, sequence))
+    sequence = np.repeat(np.arange(_SEQUENCES), number)
+    return _Draws(vectors, exact, log_mixture - log_proposal, sequence)
 
 
 def _cost(program: Program, values: Mapping[str, Any]) -> float:

@@ -1,0 +1,159 @@
+"""Fits that check themselves, against integrals over gaps."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import logsumexp, ndtr
+
+import relpref
+from relpref.diagnostics import certify, leave_one_out
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
+ITEM_SD = np.sqrt(0.5)
+ITEMS = ["a", "b", "c"]
+
+
+def choices(number: int) -> pd.DataFrame:
+    """Choices of a among all three items."""
+    rows = [(at, item, item == "a") for at in range(number) for item in ITEMS]
+    return pd.DataFrame(rows, columns=["choice", "item", "chosen"])
+
+
+def exact(number: int, amplitude: float, sd: float = 0.0) -> tuple[float, float, float]:
+    """Mean and sd of the gap of a and b, and the log evidence, on a grid.
+
+    With an ``sd`` the answers are in two groups whose effects on the gap of two items have it.
+    """
+    line = np.linspace(-5 * amplitude, 9 * amplitude, 101)
+    first, second = np.meshgrid(line, line, indexing="ij")  # the gaps of a to b and c
+    quadratic = (first**2 - first * second + second**2) / 1.5
+    log_prior = -0.5 * quadratic / amplitude**2 - np.log(2 * np.pi * amplitude**2 * np.sqrt(3))
+
+    def all_chosen(first: Any, second: Any, times: int) -> Any:
+        z = ITEM_SD * NODES
+        seen = [ndtr((gap[..., None] + z) / ITEM_SD) for gap in (first, second)]
+        chance = (seen[0] * seen[1]) @ WEIGHTS / WEIGHTS.sum()
+        return np.log(np.maximum(chance, 1e-300)) * times
+
+    if sd:
+        grid = np.polynomial.hermite_e.hermegauss(5)
+        effects = np.array(np.meshgrid(*[grid[0]] * 3)).reshape(3, -1)
+        weight = np.log(np.prod(np.meshgrid(*[grid[1] / grid[1].sum()] * 3), axis=0).ravel())
+        each = [
+            all_chosen(first + sd * ITEM_SD * (a - b), second + sd * ITEM_SD * (a - c), number // 2)
+            for a, b, c in effects.T
+        ]
+        log_likelihood = 2 * logsumexp(np.stack(each) + weight[:, None, None], axis=0)
+    else:
+        log_likelihood = all_chosen(first, second, number)
+    log_density = log_prior + log_likelihood
+    log_evidence = logsumexp(log_density) + 2 * np.log(line[1] - line[0])
+    weight = np.exp(log_density - logsumexp(log_density))
+    mean = np.sum(weight * first)
+    return float(mean), float(np.sqrt(np.sum(weight * (first - mean) ** 2))), float(log_evidence)
+
+
+def gap(posterior: Any, first: str = "a", second: str = "b") -> tuple[float, float]:
+    """Mean and sd of a gap."""
+    places = [np.array([posterior.data.labels.index(label)]) for label in (first, second)]
+    margins = posterior.belief.differences(*places)
+    return float(margins.mean[0]), float(margins.sd[0])
+
+
+def fit(answers: Any, items: Any = ITEMS, **options: Any) -> Any:
+    return relpref.fit(items, answers, progress_bar=False, **options)
+
+
+@pytest.mark.parametrize(("number", "amplitude"), [(8, 2.0), (16, 4.0)])
+def test_choices_that_agree_are_put_right(number: int, amplitude: float) -> None:
+    known = {"individual_amplitude": amplitude}
+    mean, sd, log_evidence = exact(number, amplitude)
+    plain = fit(choices(number), fixed=known, check=False)
+    assert gap(plain)[1] < 0.88 * sd
+    assert "check" not in plain.info
+    posterior = fit(choices(number), fixed=known)
+    assert posterior.info["check"].startswith("off, means by up to")
+    assert gap(posterior)[0] == pytest.approx(mean, abs=0.03 * sd)
+    assert gap(posterior)[1] == pytest.approx(sd, rel=0.03)
+    assert posterior.log_evidence == pytest.approx(log_evidence, abs=0.05)
+    assert "put right by importance weights" in posterior.summary()
+
+
+def test_a_corrected_posterior_everywhere(tmp_path: Any) -> None:
+    known = {"individual_amplitude": 2.0}
+    posterior = fit(choices(8), fixed=known)
+    assert certify(posterior).verdict == "good"
+    assert gap(fit(choices(8), fixed=known)) == gap(posterior)  # the same draws
+    posterior.save(tmp_path / "posterior.nc")
+    loaded = relpref.load(tmp_path / "posterior.nc")
+    assert gap(loaded) == gap(posterior)
+    assert loaded.info["check"] == posterior.info["check"]
+    ranking = posterior.ranking()
+    assert ranking["sd"].to_numpy() == pytest.approx(posterior.belief.centred().sd()[[0, 1, 2]])
+    parts = posterior.parts["utility"]
+    assert sum(parts.means.values()) == pytest.approx(posterior.belief.mean())
+    assert sum(parts.covariances.values()) == pytest.approx(posterior.belief.sd() ** 2)
+    assert leave_one_out(posterior).log_loss > 0
+    updated = posterior.update(pd.DataFrame({"winner": ["b"], "loser": ["c"]}))
+    assert gap(updated)[1] == pytest.approx(gap(posterior)[1], rel=0.1)
+
+
+def test_averaged_hyperparameters() -> None:
+    """Mixtures are moved as a whole; the exact value is an average over the amplitude."""
+    posterior, plain = fit(choices(8)), fit(choices(8), check=False)
+    amplitudes = np.linspace(0.1, 8, 30)
+    each = [exact(8, amplitude) for amplitude in amplitudes]
+    prior = -(amplitudes**2) / 8  # half-normal of scale 2
+    weight = np.exp(prior + [log_evidence for *_, log_evidence in each])
+    weight /= weight.sum()
+    means, sds = (np.array([row[at] for row in each]) for at in (0, 1))
+    mean = weight @ means
+    sd = np.sqrt(weight @ (sds**2 + (means - mean) ** 2))
+    assert gap(posterior)[1] == pytest.approx(sd, rel=0.06)
+    assert gap(posterior)[0] == pytest.approx(mean, abs=0.06 * sd)
+    assert abs(np.log(gap(plain)[1] / sd)) > 2 * abs(np.log(gap(posterior)[1] / sd))
+    assert len(posterior.belief.weights) == len(plain.belief.weights)
+
+
+def test_lists_in_groups() -> None:
+    answers = choices(8).assign(group=lambda table: np.where(table["choice"] < 4, "x", "y"))
+    known = {"individual_amplitude": 2.0, "group_sd": 0.8}
+    mean, sd, log_evidence = exact(8, 2.0, 0.8)
+    posterior = fit(answers, fixed=known)
+    assert gap(posterior)[1] == pytest.approx(sd, rel=0.04)
+    assert gap(posterior)[0] == pytest.approx(mean, abs=0.05 * sd)
+    assert posterior.log_evidence == pytest.approx(log_evidence, abs=0.1)
+
+
+@pytest.mark.parametrize("size", [5, 40])
+def test_nothing_is_changed_where_nothing_is_wrong(size: int) -> None:
+    rng = np.random.default_rng(0)
+    labels = [f"i{k}" for k in range(size)]
+    pairs = rng.integers(size, size=(6 * size, 2))
+    answers = [(labels[a], labels[b]) for a, b in pairs if a < b or (rng.random() < 0.4 and a > b)]
+    posterior, plain = (fit(answers, labels, check=check) for check in ("auto", False))
+    assert posterior.info["check"].startswith("no mean is seen to be off")
+    assert np.array_equal(posterior.belief.covariance(), plain.belief.covariance())
+    assert posterior.log_evidence == plain.log_evidence
+
+
+def test_check_is_refused_or_left_out() -> None:
+    with pytest.raises(relpref.errors.DataError, match="check is 'yes'"):
+        fit(choices(2), check="yes")
+    labels = [f"i{k}" for k in range(151)]
+    rows, known = list(zip(labels, labels[1:], strict=False)), {"individual_amplitude": 1.0}
+    assert "check" not in fit(rows, labels, fixed=known).info
+    answers = [("a", "b"), ("b", "c")]
+    assert "check" not in fit(answers, engine="Laplace").info
+    assert "check" in fit(answers, engine="Laplace", check=True).info
+
+
+def test_weights_that_cannot_be_relied_on_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relpref.infer import self_check
+
+    monkeypatch.setattr(self_check, "MIN_EFFECTIVE", 10**6)
+    with pytest.warns(UserWarning, match="cannot be relied on"):
+        posterior = fit([("a", "b"), ("b", "c")])
+    assert posterior.info["check"].startswith("not checked, because")
