@@ -172,7 +172,7 @@ def log_likelihoods(
     counts = np.array(shape.counts, np.float64)
     if layout.ordered:
         start = 0
-        for likelihood, value, number in observations_of(program):
+        for likelihood, value, count in observations_of(program):
             rows = slice(start, start + value.size)
             start += value.size
             if not hasattr(likelihood, "log_prob_of_lists"):
@@ -183,7 +183,7 @@ def log_likelihoods(
             for at in range(0, len(draws), together):
                 some = slice(at, at + together)
                 each = likelihood.log_prob_of_lists(value, predictors[some, rows])
-                total[some] += each[:, : len(first)] @ number[first]
+                total[some] += each[:, : len(first)] @ count[first]
             counts[rows] = np.where(likelihood.number >= 0, 0.0, counts[rows])
     if np.any(counts):
         at = filled(predictors, size, predictors.shape[1])

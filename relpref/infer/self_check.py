@@ -36,7 +36,7 @@ from relpref.posterior.utility import UTILITY
 # in the rounds, of which later ones come where the first are not enough.
 _SEQUENCES, _ROUNDS = 8, (128, 384, 1536)
 # Degrees of freedom and factor of the sds of the proposal, for few and for many dimensions.
-_FEW, _PROPOSALS = 50, ((7.0, 1.15), (60.0, 1.02))
+_FEW, _PROPOSALS = 50, ((7.0, 1.15), (200.0, 1.05))
 # Errors of means, in sds, and of sds that are put right.
 _TOLERANCE = 0.05
 _ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
