@@ -97,7 +97,9 @@ def test_a_corrected_posterior_everywhere(tmp_path: Any) -> None:
     assert sum(parts.covariances.values()) == pytest.approx(posterior.belief.sd() ** 2)
     assert leave_one_out(posterior).log_loss > 0
     updated = posterior.update(pd.DataFrame({"winner": ["b"], "loser": ["c"]}))
-    assert gap(updated)[1] == pytest.approx(gap(posterior)[1], rel=0.1)
+    another = pd.DataFrame({"choice": 8, "item": ["b", "c"], "chosen": [True, False]})
+    again = fit(pd.concat([choices(8), another]), fixed=known)
+    assert gap(updated) == pytest.approx(gap(again), rel=1e-6)
 
 
 def test_averaged_hyperparameters() -> None:
