@@ -144,8 +144,7 @@ def test_bicgstab_stabilizes_conjugate_gradients(loss: str, symmetry: str) -> No
     problem = ConditionalRanker("precomputed", loss=loss, symmetry=symmetry).problem(
         kernel, relation
     )
-    first = problem.iterate(0.0, max_iterations=1)[1].solution
-    expected = system.centred(system.product(first))
+    expected = system.centred(system.product(problem.iterate(0.0, max_iterations=1)[1].solution))
     residual = system.labels - expected
     image = system.product(residual)
     expected += np.vdot(image, residual) / np.vdot(image, image) * image
