@@ -194,7 +194,8 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
             )
         panel.set(xlabel="iterations", title=solver, ylim=(0, None))
     panels[0].set_ylabel("ranking error on new nodes")
-    panels[0].legend(frameon=False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
 def parts(quick: bool) -> list[Part]:
