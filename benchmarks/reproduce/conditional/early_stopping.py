@@ -14,7 +14,7 @@ take away.
 
 Without regularization the solvers also magnify rounding, so that their errors differ from one
 machine to another. Each run is repeated with the known nodes in another order, which changes
-nothing but rounding; where the orders disagree, both errors are printed.
+only rounding; where the orders disagree, both errors are printed.
 """
 
 from __future__ import annotations
