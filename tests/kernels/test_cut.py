@@ -2,7 +2,9 @@
 algorithm of SciPy.
 """
 
+import itertools
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,33 @@ def concave(members: Any) -> Any:
     return jnp.sqrt(members.sum(axis=-1)) + members @ jnp.array([0.3, -0.2, 0.5, 0.0, -0.4, 0.1])
 
 
-@pytest.mark.parametrize("function", [coverage, concave])
+def of_neighbors(members: Any) -> Any:
+    """The concave function of `cut_features` for the graph `weights`, as its documentation says."""
+    graph = weights() + weights().max() * np.eye(N)
+    parts = (jnp.sqrt(jnp.maximum(part @ graph, 0)) for part in (members, 1 - members))
+    return jnp.sum(sum(parts) - jnp.sqrt(graph.sum(axis=0)), axis=-1)
+
+
+def test_concave_function_of_the_graph() -> None:
+    sets = np.array(list(itertools.product((0.0, 1.0), repeat=N)))
+    with jax.enable_x64(True):
+        value = of_neighbors(jnp.asarray(sets))
+        union, meet = (of_neighbors(part(sets[:, None], sets)) for part in (np.maximum, np.minimum))
+        assert np.min(value[:, None] + value - union - meet) >= -1e-13  # it is submodular
+    positions = exhaustive_positions(10)
+    features = partial(cut_features, function="concave")
+    found = features(positions, weights())
+    assert_allclose(
+        features(positions.max(axis=1, keepdims=True) - positions, weights()), -found, atol=1e-13
+    )
+    assert_allclose(features(positions, 9 * weights()), 3 * found, atol=1e-12)
+    assert_array_equal(features(positions), features(positions, 1 - np.eye(N)))  # no attributes
+    positions = np.vstack([positions, [[0, -1, 1, 2, -1, 3]]])
+    found = features(positions, weights())
+    assert_allclose(found, submodular_features(positions, of_neighbors), atol=1e-13)
+
+
+@pytest.mark.parametrize("function", [coverage, concave, of_neighbors])
 def test_min_norm_point_of_any_submodular_function(function: Any) -> None:
     positions = np.array([[3, 0, 2, 1, 4, 5], [1, 1, 0, 2, 2, 0], [5, 4, 1, 2, 3, 0]])
     found = submodular_features(positions, function)
@@ -143,18 +171,16 @@ def test_properties(keys: list[int], seed: int) -> None:
     assert_allclose(renamed, features[other], atol=1e-13)
 
 
-def test_gradient_in_the_weights() -> None:
+@pytest.mark.parametrize("function", ["cut", "concave"])
+def test_gradient_in_the_weights(function: Any) -> None:
     positions = exhaustive_positions(4, seed=3)
     probe = np.random.default_rng(1).standard_normal((4, N))
 
-    def of_weights(graph: Any) -> Any:
-        return jnp.sum(cut_features(positions, graph) * probe)
-
-    def value(graph: Any) -> float:
-        return float(np.sum(cut_features(positions, graph) * probe))
+    def value(graph: Any) -> Any:
+        return (cut_features(positions, graph, function=function) * probe).sum()
 
     with jax.enable_x64(True):
-        gradient = np.asarray(jax.jit(jax.grad(of_weights))(jnp.asarray(weights())))
+        gradient = np.asarray(jax.jit(jax.grad(value))(jnp.asarray(weights())))
     for i, j in [(0, 1), (2, 5), (3, 4)]:
         change = np.zeros((N, N))
         change[i, j] = change[j, i] = STEP
@@ -175,6 +201,8 @@ def test_scale_is_the_expected_norm_of_raw_gains() -> None:
     )
     scaled = cut_features(positions[:5], weights(), normalize=True) * cut_scale(weights())
     assert_allclose(scaled, cut_features(positions[:5], weights()), rtol=1e-12)
+    features = cut_features(positions, weights(), function="concave", normalize=True)
+    assert np.square(features).sum(axis=1).mean() == pytest.approx(1, abs=0.05)
     assert cut_scale(np.zeros((3, 3))) == 1.0
     for factor in (1e200, 1e-200):
         assert_allclose(cut_scale(factor * weights()) / factor, cut_scale(weights()), rtol=1e-14)
