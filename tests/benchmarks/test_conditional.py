@@ -50,24 +50,14 @@ def test_every_method_learns_the_game() -> None:
 def test_the_ranking_svm_separates_what_can_be_separated() -> None:
     # Players of one move each: whatever beats scissors beats all of them, so every training pair
     # can be ordered.
-    players = pd.DataFrame(
-        np.eye(3), index=["rock", "paper", "scissors"], columns=["rock", "paper", "scissors"]
-    )
-    played = pd.DataFrame(
-        {
-            "source": ["rock", "paper", "scissors"],
-            "target": ["scissors", "rock", "paper"],
-            "value": [1.0, 1.0, 1.0],
-        }
-    )
+    moves = ["rock", "paper", "scissors"]
+    players = pd.DataFrame(np.eye(3), moves, moves)
+    played = pd.DataFrame({"source": moves, "target": np.roll(moves, 1), "value": 1.0})
     drawn = RockPaperScissors(players, played, players, players)
     for name in ("ranking SVM", "ranking SVM, reciprocal"):
         scores = games.METHODS[name](drawn)
-        assert (
-            scores[0, 2] > scores[0, 1]
-            and scores[1, 0] > scores[1, 2]
-            and scores[2, 1] > scores[2, 0]
-        )
+        beaten, winner = ([at - step for at in range(3)] for step in (1, 2))
+        assert (scores[range(3), beaten] > scores[range(3), winner]).all()
 
 
 def test_a_table_of_games_names_the_better_one() -> None:

@@ -71,13 +71,14 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
     along.plot([*map(str, PAPER)], [-value for value in PAPER.values()], "kx", label="paper, −φ")
     along.legend(frameon=False, fontsize=7)
     of = rows[rows["graph"] == "code"]
-    for column, shift in (("feature", -0.2), ("reversed", 0.2)):
-        by_item.bar(of["item"] + shift, of[column], 0.4, label=f"φ, {column}")
+    for column, shift, label in (("feature", -0.2, "φ"), ("reversed", 0.2, "φ(reversed)")):
+        by_item.bar(of["item"] + shift, of[column], 0.4, label=label)
     by_item.legend(frameon=False, fontsize=7)
     products.bar(of["item"], of["feature"] * of["reversed"])
     titles = ("φ along the ranking", "code: φ by sushi", "code: φ · φ(reversed)")
     for panel, title in zip((along, by_item, products), titles, strict=True):
         panel.set_title(title)
+        panel.set_xlabel("sushi")
 
 
 EXPERIMENT = Experiment(
