@@ -19,8 +19,11 @@ from relpref.data.tables import (
     Table,
     as_table,
     check_columns,
+    check_repeats,
     hold_one_set,
+    is_path,
     known_names,
+    read_table,
     renamed,
 )
 from relpref.errors import DataError
@@ -102,7 +105,9 @@ def answer_table(
         if name not in OPTIONS or option not in OPTIONS[name][0]:
             values = (f"{name} is {' or '.join(values)}" for name, (values, _) in OPTIONS.items())
             raise DataError(f"{name}={option!r}: there is no such option; {', '.join(values)}")
-    table, named = as_table(value, NAME), dict(columns or {})
+    table = read_table(value, repeats=True) if is_path(value) else as_table(value, NAME)
+    table, repeated = _without_repeats(table)
+    named = dict(columns or {})
     sides = {"shown_first", *covariates} & {*named}  # may be a column of items, which stays one
     items: set[Any] = {named.get(end) for end in (*_WINNER_FORM, *_PAIR_FORM)}
     items |= ends_of(table) if sides and not table.frame.empty else set()
@@ -116,8 +121,23 @@ def answer_table(
         return table
     read = recognized(table, first, options)
     sided = with_sides(read, covariates, named)
+    used = {*names, *filter(_SHOWN, map(str, repeated))} | {*repeated} - {*sided.frame.columns}
+    check_repeats(table.name, [name for name in repeated if name in used] * 2)
     notes = (*sided.notes, *hints(sided, sides=read is not table))
+    notes += (f"not used, as their names are there twice: {listed(repeated)}",) * bool(repeated)
     return replace(sided, notes=notes, recognized=True)
+
+
+def _without_repeats(table: Table) -> tuple[Table, list[Any]]:
+    """Take the names from columns whose name an earlier one has, and return these names."""
+    columns = table.frame.columns
+    again = columns.duplicated()
+    if not again.any():
+        return table, []
+    names = [f"Unnamed: {at}" if again[at] else name for at, name in enumerate(columns)]
+    return replace(table, frame=table.frame.set_axis(names, axis=1)), [
+        *dict.fromkeys(columns[again])
+    ]
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:

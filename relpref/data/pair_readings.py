@@ -45,9 +45,11 @@ from relpref.data.readings import (
 from relpref.data.tables import Table
 from relpref.errors import DataError
 
-# 1 where the first won, 0 for a tie, -1 where the second won, NaN for a blank, 9 for a void answer.
+# How strongly the first was preferred, 1 where nothing says so, 0 for a tie, negative where the
+# second was; NaN for a blank, and a number above all strengths for a void answer.
 Codes = NDArray[np.float64]
-_VOID = 9.0
+_VOID = 1e3
+_VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+)\s*(\w[^<>=]*?)\W*").fullmatch
 _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
 ).fullmatch
@@ -155,7 +157,8 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
         row = int(np.not_equal(*several).argmax()) if len(several) > 1 else 0
         place = sheet.table.place(row).removeprefix(f"{sheet.table.name}, ")
         for outcome in outcomes:
-            won = {1.0: pair.first, -1.0: pair.second}.get(outcome.codes[row])
+            code = outcome.codes[row]
+            won = {1: pair.first, -1: pair.second}.get(np.sign(code) * (abs(code) < _VOID))
             better = f"{sheet.cells(won)[row]!r} wins" if won else "nobody wins"
             example = f", by which {better} in {place}" if len(several) > 1 else ""
             yield Reading(
@@ -202,8 +205,8 @@ def _outcomes(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> list[Outc
     agreed: list[Outcome] = []
     for outcome in outcomes:
         for at, other in enumerate(agreed):
-            both = (np.abs(outcome.codes) <= 1) & (np.abs(other.codes) <= 1)
-            if both.any() and (outcome.codes == other.codes)[both].all():
+            both = (np.abs(outcome.codes) < _VOID) & (np.abs(other.codes) < _VOID)
+            if both.any() and (np.sign(outcome.codes) == np.sign(other.codes))[both].all():
                 codes = np.where(np.isnan(other.codes), outcome.codes, other.codes)
                 agreed[at] = other._replace(codes=codes, used=(*other.used, *outcome.used))
                 break
@@ -261,15 +264,17 @@ def _read(
         plainly = depth > 1 or {"winner", "result"} & sheet.named
         for name, codes in tried_outcomes(sheet, pair, everything, column, depth):
             twice = any(np.array_equal(codes, other, equal_nan=True) for other in ways)
-            if _fits(codes, (-1, 0, 1) if plainly else (-1, 1)) and not twice:
+            if _fits(codes, not plainly) and not twice:
                 ways.append(codes)
+                strong = " and its strengths" * bool((np.abs(codes) % _VOID > 1).any())
                 codes = np.where(bad & (sheet.both_bad == "drop"), _VOID, codes)
-                yield Outcome(described, codes, (column,), {name: column} if name else {})
+                yield Outcome(described + strong, codes, (column,), {name: column} if name else {})
 
 
-def _fits(codes: Codes, some: Sequence[int] = (-1, 1)) -> bool:
-    """Tell whether all cells were read, and at least one as one of some codes."""
-    return not np.isinf(codes).any() and bool(np.isin(codes, some).any())
+def _fits(codes: Codes, least: float = 1) -> bool:
+    """Tell whether all cells were read, and at least one as a strength of ``least``."""
+    strengths = np.abs(codes)
+    return not np.isinf(codes).any() and bool(((strengths >= least) & (strengths < _VOID)).any())
 
 
 def tried_outcomes(
@@ -286,11 +291,12 @@ def tried_outcomes(
     at, distinct = pd.factorize(each)
     distinct = [re.sub(r"^([01]),5$", r"\1.5", plain(cell)) for cell in distinct]
     labels = {plain(label) for label in {*sheet.cells(pair.first), *sheet.cells(pair.second)}}
+    distinct, strengths = zip(*(_verdict(cell, labels) for cell in distinct), strict=True)
     common = np.array([_common(cell, labels) for cell in distinct])
     named, ways = sheet.named & {"winner", "result"}, list[tuple[str, Codes]]()
 
     def add(codes: Any, name: str = "result") -> None:
-        ways.append((name, np.where(np.isfinite(codes), codes, common)[at]))
+        ways.append((name, np.where(np.isfinite(codes), codes * np.array(strengths), common)[at]))
 
     def add_words(sides: Sequence[str], sign: float = 1.0, name: str = "result") -> None:
         coding = dict(zip(sides, (sign, -sign, 0.0), strict=False))
@@ -327,7 +333,18 @@ def tried_outcomes(
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
         add_words(("0", "1"), name="")
     add([_margin(cell) for cell in distinct])
+    if "result" in named and "-" in "".join(distinct):
+        signed = re.compile(r"[+-]?\d{1,2}").fullmatch
+        add([float(cell) if signed(cell) else np.inf for cell in distinct])
     return ways
+
+
+def _verdict(cell: str, labels: set[str]) -> tuple[str, int]:
+    """Return the side that a verdict such as A>>B names, and how strongly; other cells as is."""
+    match = _VERDICT(cell)
+    if match is None or not labels.isdisjoint({cell, match[1], match[3]}):
+        return cell, 1
+    return {">": match[1], "<": match[3]}.get(match[2][0], "tie"), len(match[2])
 
 
 def _side(cell: str, sides: Collection[str]) -> str:
@@ -426,11 +443,11 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         if column in used:
             continue
         if tie and not pair.decided:
-            wrong = marked & (np.abs(codes) == 1)
+            wrong = marked & (np.abs(codes) % _VOID > 0)
             table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
         codes[marked] = 0.0 if tie else np.nan
         used.append(column)
-    rows = np.flatnonzero(np.abs(codes) <= 1)
+    rows = np.flatnonzero(np.abs(codes) < _VOID)
     if left_out := len(codes) - len(rows):
         verb = "is" if left_out == 1 else "are"
         notes.append(f"{counted(left_out, 'row')} without an outcome {verb} left out")
@@ -450,6 +467,7 @@ def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
     others = {"winner", "loser", "result", "probability", "tie"} & {*table.frame.columns}
     read = table.rename({name: f"other {name}" for name in others - {*names}} | names)
     columns: dict[str, Any] = {"tie": codes == 0} if (codes == 0).any() else {}
+    columns |= {"strength": np.abs(codes).astype(int)} if (np.abs(codes) > 1).any() else {}
     if not pair.decided:
         ends = [read.frame[name].to_numpy(dtype=object) for name in _PAIR]
         columns["winner"] = np.where(codes > 0, *ends)

@@ -4,6 +4,7 @@ A form is recognized by the names of its columns and confirmed by their cells. A
 two forms is refused with both, and so is one with columns that look like answers but fit no form.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations, product
@@ -40,6 +41,7 @@ from relpref.data.readings import (
     RATERS,
     Reading,
     Sheet,
+    is_numeric,
 )
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
@@ -52,6 +54,12 @@ _NO_ANSWERS = (
     "item and its place (list, item, place): say in columns= which columns are these"
 )
 _MOST_LOOKED_AT = 12  # columns
+# Names of neighboring columns that are suggested where a table has none.
+_NAMES = (
+    "first,second,winner",
+    "first,second,first_score,second_score",
+    "winner,loser",
+)
 _COMPARED = ("first", "second", "winner", "tie", "list", "item", "place")
 
 
@@ -107,8 +115,6 @@ def _is_ours(sheet: Sheet) -> bool:
     """Tell whether a table has the columns of a form already, with the cells of that form."""
     columns = set(sheet.columns)
     form = next((form for form in FORMS if columns >= set(form.columns)), None)
-    if len(columns) < len(sheet.columns):
-        return True  # a repeated name is refused later
     if form is None or sheet.better:
         return False
     *ends, outcome = form.columns
@@ -176,11 +182,20 @@ def _remedy(sheet: Sheet) -> str:
         exact, similar, _ = named_outcomes(sheet, pair)
         for column, name in product((*exact, *similar), ("result", "winner")):
             columns = {"first": pair.first, "second": pair.second, name: column}
-            if _works(sheet, columns):
+            if not _works(sheet, columns):
+                continue
+            option = _option(sheet, columns)
+            if any(cell.startswith("-") for cell in sheet.cells(column)):
+                turned = _option(sheet, {**columns, "first": pair.second, "second": pair.first})
                 return (
-                    f"{sides}; if {column!r} says who was preferred (there is no tie where it is 0 "
-                    f"or false): {_option(sheet, columns)}"
+                    f"{sides}; if {column!r} says how strongly one is preferred: {option} where "
+                    f"numbers above 0 are for {pair.first!r}, and {turned} where they are for "
+                    f"{pair.second!r}"
                 )
+            return (
+                f"{sides}; if {column!r} says who was preferred (there is no tie where it is 0 or "
+                f"false): {option}"
+            )
         for column in exact:
             ways = tried_outcomes(sheet, pair, everything, column, 2 - pair.doubtful)
             row = int(min((np.isinf(codes) for _, codes in ways), key=np.sum).argmax())
@@ -190,9 +205,11 @@ def _remedy(sheet: Sheet) -> str:
                 "as 2:1; correct the cell, or drop the row"
             )
         if share_labels(sheet, pair):
+            option = _option(sheet, dict(zip(("winner", "loser"), pair[:2], strict=True)))
             return (
                 f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
-                "results such as 2:1; add one, called 'winner'"
+                f"results such as 2:1; if it is always {pair.first!r}: {option}; otherwise add the "
+                f"column 'winner' with {pair.first!r} or {pair.second!r} in each row"
             )
     for outcome, (first, second) in product(*_outcomes_and_ends(sheet)):
         columns = {"first": first, "second": second, "winner": outcome}
@@ -208,9 +225,36 @@ def _remedy(sheet: Sheet) -> str:
             f": the table may be {scored[0].description.split(' (')[0]}; say better='low' "
             "(--better low) if the lowest is the best, or better='high' (--better high)"
         )
+    marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
+    rows = [*map(Counter, zip(*map(sheet.cells, marks), strict=True))]
+    if all(row["1"] == row["-1"] == 1 for row in rows) and _readings(replace(sheet, better="high")):
+        return (
+            f": each row has 1 and -1 once, in {listed(marks)}; if these are the best and the "
+            "worst, say better='high' (--better high), and leave the cells of items that were not "
+            "shown blank"
+        )
     if {*sheet.columns} & {name for form in FORMS for name in form.columns}:
         return ""
-    return f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    return _unnamed(sheet) or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+
+
+def _unnamed(sheet: Sheet) -> str:
+    """Say that there is no row of names, where the first row is like others, and name columns."""
+    below = {cell for column in sheet.columns for cell in sheet.cells(column)}
+    first = [str(name) for name in sheet.columns if name in below and not is_numeric([name])]
+    for form, more in product(_NAMES if first else (), range(len(sheet.columns))):
+        names = [f"column {at + 1}" for at, _ in enumerate(sheet.columns)]
+        names[more : more + form.count(",") + 1] = form.split(",")
+        if len(names) == len(sheet.columns):
+            frame = sheet.table.frame.set_axis(names, axis=1)
+            if _works(Sheet(replace(sheet.table, frame=frame)), {}):
+                line = ",".join(names)
+                return (
+                    f": {first[0]!r} is above the others and among them, so the names of the "
+                    f"columns may be missing; write a line of names above, such as {line} (or "
+                    f"pandas.read_csv(file, names={line!r}.split(',')))"
+                )
+    return ""
 
 
 def _outcomes_and_ends(sheet: Sheet) -> tuple[list[Any], list[tuple[Any, Any]]]:

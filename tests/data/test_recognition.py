@@ -133,6 +133,11 @@ READ: dict[str, Any] = {
         "left,right,vote\na,b,leftvote\nb,c,rightvote\nc,a,tievote\na,c,bothbad_vote",
         "a>b; c>b; c=a; a=c",
     ),
+    "verdicts": ("model_a,model_b,verdict\nx,y,A>B\ny,z,A=B\nz,x,B>A", "x>y; y=z; x>z"),
+    "verdicts on models called a and b": (
+        "model_1,model_2,verdict\nb,a,1>2\na,c,2>1",
+        "b>a; c>a",
+    ),
     "1 and 2": (
         "item 1,item 2,choice\na,b,1\nb,c,2\nc,a,1.5",
         "a>b; c>b; c=a",
@@ -880,7 +885,22 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ),
         ("heat,item,time\n1,a,2.5\n1,b,3", "better='low'", ["a>b", "b>a"]),
         ("a,b,winner\nx,y,x\ny,z,?!\nz,x,z", "row 1 .*'winner': '\\?!' is neither a label", []),
-        ("team1,team2,toss_winner\na,b,a\nb,c,c", "no column says who was preferred", []),
+        (
+            "team1,team2,toss_winner\na,b,a\nb,c,c",
+            "no column says who was preferred.*always 'team1'.*add the column 'winner'",
+            ["a>b; b>c"],
+        ),
+        (
+            "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
+            "how strongly one is preferred.*above 0 are for 'item_a'",
+            ["b>a; b>c; c>a", "a>b; c>b; a>c"],
+        ),
+        (
+            "tea,coffee,milk\n1,0,-1\n,-1,1\n0,1,-1",
+            "each row has 1 and -1 once, in 'tea', 'coffee', 'milk'",
+            ["tea>coffee>milk; milk>coffee; coffee>tea>milk"],
+        ),
+        ("Ann,Bob\nBob,Cy\nCy,Ann", "a line of names above, such as winner,loser", []),
         ("this,that\na,b\nb,c", "'this', 'that' are not recognized as answers", []),
         ("name,price\na,1\nb,2", "'name', 'price' are not recognized as answers", []),
         ("one,two\nx,1", "'one', 'two' are not recognized as answers", []),
@@ -930,6 +950,28 @@ def test_readings_do_not_depend_on_order_case_or_separators(name: str) -> None:
     ):
         changed = rows.rename(columns={column: change(column) for column in columns})
         assert read(changed, **dict(*options)) == parsed(answers)
+
+
+def test_strengths_are_read() -> None:
+    text = "model_a,model_b,verdict\nx,y,[[A>>B]]\ny,z,[[A=B]]\nz,x,[[B>A]]"
+    data: Any = PreferenceData.from_tables(answers=frame(text, typed=True))
+    assert data.comparisons.strength.tolist() == [2, 1, 0]
+    text, ends = "p,q,score\nx,y,-3\ny,z,0\nz,x,1", {"first": "p", "second": "q"}
+    data = PreferenceData.from_tables(
+        answers=frame(text, typed=True), columns={**ends, "result": "score"}
+    )
+    assert data.comparisons.strength.tolist() == [3, 0, 1]
+
+
+@pytest.mark.parametrize("text", ["Ann,Bob,Ann", "1,Ann,Bob,2,1", "2024-01-01,Ann,Bob"])
+def test_names_are_suggested_where_the_first_row_is_an_answer(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(f"{text}\n{text.replace('Ann', 'Cy')}\n")
+    with pytest.raises(DataError, match="the names of the columns may be missing") as caught:
+        PreferenceData.from_tables(answers=file)
+    line = str(caught.value).partition("such as ")[2].partition(" (")[0]
+    file.write_text(f"{line}\n{file.read_text()}")
+    assert PreferenceData.from_tables(answers=file).num_answers == 2
 
 
 def test_covariates_and_sides_are_named_as_the_table_does() -> None:
