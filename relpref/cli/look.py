@@ -27,7 +27,7 @@ def run(chosen: argparse.Namespace) -> None:
     for file in (tables.comparisons, tables.items):
         if file is None or suffix_of(file) in PREFLIB:
             continue
-        table = read_table(file, encoding=chosen.encoding, repeats=file is tables.comparisons)
+        table = read_table(file, encoding=chosen.encoding, repeats=True)
         uses = {}
         if file is tables.items and data is not None:
             uses = _uses_of_items(table, data)
@@ -42,7 +42,7 @@ def run(chosen: argparse.Namespace) -> None:
             (
                 label(name),
                 label(uses.get(name, "not used" if uses else "?")),
-                label(listed(list(dict.fromkeys(cells.tolist()))[:3])),
+                label(listed(cells.drop_duplicates().tolist()[:3])),
             )
             for name, cells in table.frame.items()
         ]

@@ -56,11 +56,10 @@ def parsed(text: str) -> Answers:
 # Tables, their answers, and options.
 READ: dict[str, Any] = {
     "football": (
-        (
-            "Div,Date,HomeTeam,AwayTeam,FTHG,FTAG,FTR,HTHG,HTAG,HTR\n"
-            "E0,13/08,Ayr,Bury,2,1,H,0,1,A\nE0,14/08,Bury,Crewe,0,0,D,0,0,D\n"
-            "E0,15/08,Crewe,Ayr,1,3,A,1,0,H"
-        ),
+        """Div,Date,HomeTeam,AwayTeam,FTHG,FTAG,FTR,HTHG,HTAG,HTR
+E0,13/08,Ayr,Bury,2,1,H,0,1,A
+E0,14/08,Bury,Crewe,0,0,D,0,0,D
+E0,15/08,Crewe,Ayr,1,3,A,1,0,H""",
         "Ayr>Bury; Bury=Crewe; Ayr>Crewe",
     ),
     "football, won away": (
@@ -68,10 +67,10 @@ READ: dict[str, Any] = {
         "b>a; b=c; a>c",
     ),
     "football, goals only": (
-        (
-            "date,home_team,away_team,home_score,away_score,neutral\nd,Ayr,Bury,2,1,FALSE\n"
-            "d,Bury,Crewe,0,0,TRUE\nd,Crewe,Ayr,1,3,FALSE"
-        ),
+        """date,home_team,away_team,home_score,away_score,neutral
+d,Ayr,Bury,2,1,FALSE
+d,Bury,Crewe,0,0,TRUE
+d,Crewe,Ayr,1,3,FALSE""",
         "Ayr>Bury; Bury=Crewe; Ayr>Crewe",
     ),
     "German football": (
@@ -79,24 +78,26 @@ READ: dict[str, Any] = {
         "Ayr>Bury; Bury=Crewe; Ayr>Crewe",
     ),
     "votes on models": (
-        (
-            "question_id,model_a,model_b,winner,judge\n1,x,y,model_a,j\n2,y,z,tie,j\n"
-            "3,z,x,model_b,k\n4,x,z,tie (bothbad),k"
-        ),
+        """question_id,model_a,model_b,winner,judge
+1,x,y,model_a,j
+2,y,z,tie,j
+3,z,x,model_b,k
+4,x,z,tie (bothbad),k""",
         "x>y; y=z; x>z; x=z",
     ),
     "one-hot votes": (
-        (
-            "id,model_a,model_b,winner_model_a,winner_model_b,winner_tie\n1,x,y,1,0,0\n"
-            "2,y,z,0,0,1\n3,z,x,0,1,0"
-        ),
+        """id,model_a,model_b,winner_model_a,winner_model_b,winner_tie
+1,x,y,1,0,0
+2,y,z,0,0,1
+3,z,x,0,1,0""",
         "x>y; y=z; x>z",
     ),
     "chess": (
-        (
-            "white,black,result,opening\nann,bob,1-0,C20\nbob,cy,1/2-1/2,C21\ncy,ann,0-1,C20\n"
-            "ann,cy,*,C20"
-        ),
+        """white,black,result,opening
+ann,bob,1-0,C20
+bob,cy,1/2-1/2,C21
+cy,ann,0-1,C20
+ann,cy,*,C20""",
         "ann>bob; bob=cy; ann>cy",
     ),
     "combats by number": (
@@ -104,25 +105,24 @@ READ: dict[str, Any] = {
         "298>266; 702>266; 702>298",
     ),
     "tennis": (
-        (
-            "tourney_id,winner_id,winner_name,winner_hand,loser_id,loser_name,loser_hand,score\n"
-            "1,100,ann,R,101,bob,L,6-4 6-2\n1,101,bob,L,102,cy,R,7-5 6-4\n"
-            "1,100,ann,R,102,cy,R,6-0 6-0"
-        ),
+        """tourney_id,winner_id,winner_name,winner_hand,loser_id,loser_name,loser_hand,score
+1,100,ann,R,101,bob,L,6-4 6-2
+1,101,bob,L,102,cy,R,7-5 6-4
+1,100,ann,R,102,cy,R,6-0 6-0""",
         "ann>bob; bob>cy; ann>cy",
     ),
     "models chosen": (
-        (
-            "prompt,chosen_model,rejected_model,chosen,rejected\np,x,y,long text,short text\n"
-            "q,y,z,a text,b text\nr,x,z,c,d"
-        ),
+        """prompt,chosen_model,rejected_model,chosen,rejected
+p,x,y,long text,short text
+q,y,z,a text,b text
+r,x,z,c,d""",
         "x>y; y>z; x>z",
     ),
     "cricket": (
-        (
-            "id,team1,team2,toss_winner,toss_decision,result,winner\n1,A,B,B,bat,runs,A\n"
-            "2,B,C,B,field,no result,NA\n3,C,A,A,bat,wickets,A"
-        ),
+        """id,team1,team2,toss_winner,toss_decision,result,winner
+1,A,B,B,bat,runs,A
+2,B,C,B,field,no result,NA
+3,C,A,A,bat,wickets,A""",
         "A>B; A>C",
     ),
     "wins of both sides": (
@@ -206,31 +206,31 @@ READ: dict[str, Any] = {
         "a>b>c; b>c>a",
     ),
     "bundesliga de": (
-        (
-            "Spieltag,Heimmannschaft,Gastmannschaft,Tore Heim,Tore Gast\n1,Bayern,Köln,3,1\n"
-            "1,Ulm,Bayern,0,0\n2,Köln,Ulm,1,2"
-        ),
+        """Spieltag,Heimmannschaft,Gastmannschaft,Tore Heim,Tore Gast
+1,Bayern,Köln,3,1
+1,Ulm,Bayern,0,0
+2,Köln,Ulm,1,2""",
         "Bayern>Köln; Ulm=Bayern; Ulm>Köln",
     ),
     "hometeam lower": (
-        (
-            "date,hometeam,awayteam,homescore,awayscore\n2020-01-01,Ayr,Bury,2,1\n"
-            "2020-01-02,Bury,Cove,0,0\n2020-01-03,Cove,Ayr,1,3"
-        ),
+        """date,hometeam,awayteam,homescore,awayscore
+2020-01-01,Ayr,Bury,2,1
+2020-01-02,Bury,Cove,0,0
+2020-01-03,Cove,Ayr,1,3""",
         "Ayr>Bury; Bury=Cove; Ayr>Cove",
     ),
     "fr rugby": (
-        (
-            "Journée,Équipe domicile,Équipe extérieur,Score\n1,Pau,Brive,12-6\n2,Brive,Lyon,9–9\n"
-            "3,Lyon,Pau,3-30"
-        ),
+        """Journée,Équipe domicile,Équipe extérieur,Score
+1,Pau,Brive,12-6
+2,Brive,Lyon,9–9
+3,Lyon,Pau,3-30""",
         "Pau>Brive; Brive=Lyon; Pau>Lyon",
     ),
     "es liga": (
-        (
-            "Jornada,Equipo Local,Equipo Visitante,Goles Local,Goles Visitante\n"
-            "1,Betis,Cádiz,2,1\n2,Cádiz,Elche,0,0\n3,Elche,Betis,0,1"
-        ),
+        """Jornada,Equipo Local,Equipo Visitante,Goles Local,Goles Visitante
+1,Betis,Cádiz,2,1
+2,Cádiz,Elche,0,0
+3,Elche,Betis,0,1""",
         "Betis>Cádiz; Cádiz=Elche; Betis>Elche",
     ),
     "es resultado X": (
@@ -242,57 +242,53 @@ READ: dict[str, Any] = {
         "A1>B1; B1=C1; A1>C1",
     ),
     "football-data extra": (
-        (
-            "Country,League,Season,Date,Time,Home,Away,HG,AG,Res,PH,PD,PA\n"
-            "ARG,SL,2012,03/08/12,23:00,Arsenal,Union,1,0,H,1.9,3.3,4.1\n"
-            "ARG,SL,2012,03/08/12,23:00,Union,Velez,0,0,D,1.8,3.3,4.2\n"
-            "ARG,SL,2012,03/08/12,23:00,Velez,Arsenal,0,3,A,1.4,4.1,7.7"
-        ),
+        """Country,League,Season,Date,Time,Home,Away,HG,AG,Res,PH,PD,PA
+ARG,SL,2012,03/08/12,23:00,Arsenal,Union,1,0,H,1.9,3.3,4.1
+ARG,SL,2012,03/08/12,23:00,Union,Velez,0,0,D,1.8,3.3,4.2
+ARG,SL,2012,03/08/12,23:00,Velez,Arsenal,0,3,A,1.4,4.1,7.7""",
         "Arsenal>Union; Union=Velez; Arsenal>Velez",
     ),
     "odds and FTR": (
-        (
-            "HomeTeam,AwayTeam,FTR,B365H,B365D,B365A\nA1,B1,H,2.1,3.3,3.4\nB1,C1,D,2.0,3.1,3.2\n"
-            "C1,A1,A,1.7,3.3,5"
-        ),
+        """HomeTeam,AwayTeam,FTR,B365H,B365D,B365A
+A1,B1,H,2.1,3.3,3.4
+B1,C1,D,2.0,3.1,3.2
+C1,A1,A,1.7,3.3,5""",
         "A1>B1; B1=C1; A1>C1",
     ),
     "ncaa kaggle": (
-        (
-            "Season,DayNum,WTeamID,WScore,LTeamID,LScore,WLoc,NumOT\n"
-            "1985,20,1228,81,1328,64,N,0\n1985,25,1106,77,1354,70,H,0\n"
-            "1985,25,1112,63,1228,56,H,0"
-        ),
+        """Season,DayNum,WTeamID,WScore,LTeamID,LScore,WLoc,NumOT
+1985,20,1228,81,1328,64,N,0
+1985,25,1106,77,1354,70,H,0
+1985,25,1112,63,1228,56,H,0""",
         "1228>1328; 1106>1354; 1112>1228",
     ),
     "nba home wins": (
-        (
-            "GAME_DATE,HOME_TEAM,VISITOR_TEAM,PTS_home,PTS_away,HOME_TEAM_WINS\n"
-            "1,Bulls,Heat,99,90,1\n2,Heat,Nets,80,101,0\n3,Nets,Bulls,100,98,1"
-        ),
+        """GAME_DATE,HOME_TEAM,VISITOR_TEAM,PTS_home,PTS_away,HOME_TEAM_WINS
+1,Bulls,Heat,99,90,1
+2,Heat,Nets,80,101,0
+3,Nets,Bulls,100,98,1""",
         "Bulls>Heat; Nets>Heat; Nets>Bulls",
     ),
     "v_goals": (
-        (
-            "game,visitor,opponent,v_goals,o_goals\n1,Rangers,Devils,2,3\n2,Devils,Flyers,1,1\n"
-            "3,Flyers,Rangers,4,0"
-        ),
+        """game,visitor,opponent,v_goals,o_goals
+1,Rangers,Devils,2,3
+2,Devils,Flyers,1,1
+3,Flyers,Rangers,4,0""",
         "Devils>Rangers; Devils=Flyers; Flyers>Rangers",
     ),
     "ufc": (
-        (
-            "R_fighter,B_fighter,Referee,date,Winner,title_bout,R_age,B_age,R_Stance,B_Stance\n"
-            "Ann,Bo,x,1,Red,True,30,28,Orthodox,Southpaw\n"
-            "Bo,Cy,y,2,Blue,False,28,33,Southpaw,Southpaw\n"
-            "Cy,Ann,x,3,Draw,False,33,30,Southpaw,Orthodox"
-        ),
+        """R_fighter,B_fighter,Referee,date,Winner,title_bout,R_age,B_age,R_Stance,B_Stance
+Ann,Bo,x,1,Red,True,30,28,Orthodox,Southpaw
+Bo,Cy,y,2,Blue,False,28,33,Southpaw,Southpaw
+Cy,Ann,x,3,Draw,False,33,30,Southpaw,Orthodox""",
         "Ann>Bo; Cy>Bo; Cy=Ann",
     ),
     "boxing corner": (
-        (
-            "red_corner,blue_corner,result,method\nAnn,Bo,red,KO\nBo,Cy,blue,UD\n"
-            "Cy,Ann,no contest,\nCy,Ann,draw,MD"
-        ),
+        """red_corner,blue_corner,result,method
+Ann,Bo,red,KO
+Bo,Cy,blue,UD
+Cy,Ann,no contest,
+Cy,Ann,draw,MD""",
         "Ann>Bo; Cy>Bo; Cy=Ann",
     ),
     "atp": (
@@ -304,11 +300,10 @@ READ: dict[str, Any] = {
         "Ann Aa>Bo Bb; Bo Bb>Cy Cc; Ann Aa>Cy Cc",
     ),
     "tennis data": (
-        (
-            "Date,Surface,Winner,Loser,WRank,LRank,W1,L1,B365W,B365L\n"
-            "1,Hard,Ann,Bo,3,10,6,4,1.2,4\n2,Hard,Bo,Cy,10,20,6,3,1.5,2\n"
-            "3,Clay,Cy,Ann,20,3,7,5,4,1.1"
-        ),
+        """Date,Surface,Winner,Loser,WRank,LRank,W1,L1,B365W,B365L
+1,Hard,Ann,Bo,3,10,6,4,1.2,4
+2,Hard,Bo,Cy,10,20,6,3,1.5,2
+3,Clay,Cy,Ann,20,3,7,5,4,1.1""",
         "Ann>Bo; Bo>Cy; Cy>Ann",
     ),
     "lichess": (
@@ -321,10 +316,10 @@ READ: dict[str, Any] = {
         "ann>bob; cy>bob; cy=ann",
     ),
     "chess pgn": (
-        (
-            "Event,Round,White,Black,WhiteElo,BlackElo,Result,ECO\nx,1,Ann,Bo,2500,2400,1-0,C20\n"
-            "x,2,Bo,Cy,2400,2300,1/2-1/2,C21\nx,3,Cy,Ann,2300,2500,0-1,C22"
-        ),
+        """Event,Round,White,Black,WhiteElo,BlackElo,Result,ECO
+x,1,Ann,Bo,2500,2400,1-0,C20
+x,2,Bo,Cy,2400,2300,1/2-1/2,C21
+x,3,Cy,Ann,2300,2500,0-1,C22""",
         "Ann>Bo; Bo=Cy; Ann>Cy",
     ),
     "schach de": (
@@ -348,25 +343,26 @@ READ: dict[str, Any] = {
         "B1>A1; B1>C1; A1>C1",
     ),
     "team opp W/L pts": (
-        (
-            "Team,Opp,W/L,Pts,Opp Pts\nBulls,Heat,W,99,90\nHeat,Bulls,L,90,99\n"
-            "Heat,Nets,L,80,101\nNets,Heat,W,101,80"
-        ),
+        """Team,Opp,W/L,Pts,Opp Pts
+Bulls,Heat,W,99,90
+Heat,Bulls,L,90,99
+Heat,Nets,L,80,101
+Nets,Heat,W,101,80""",
         "Bulls>Heat; Nets>Heat",
     ),
     "cricket null": (
-        (
-            "match_id,team_1,team_2,toss_winner,toss_decision,match_winner,win_by_runs\n"
-            "1,IND,AUS,AUS,bat,IND,20\n2,AUS,ENG,AUS,field,No Result,0\n"
-            "3,ENG,IND,IND,bat,Tied,0\n4,AUS,IND,IND,bat,AUS,3"
-        ),
+        """match_id,team_1,team_2,toss_winner,toss_decision,match_winner,win_by_runs
+1,IND,AUS,AUS,bat,IND,20
+2,AUS,ENG,AUS,field,No Result,0
+3,ENG,IND,IND,bat,Tied,0
+4,AUS,IND,IND,bat,AUS,3""",
         "IND>AUS; ENG=IND; AUS>IND",
     ),
     "ids and names": (
-        (
-            "team1_id,team1_name,team2_id,team2_name,winner_id\n10,Ann,20,Bo,10\n20,Bo,30,Cy,30\n"
-            "30,Cy,10,Ann,10"
-        ),
+        """team1_id,team1_name,team2_id,team2_name,winner_id
+10,Ann,20,Bo,10
+20,Bo,30,Cy,30
+30,Cy,10,Ann,10""",
         "Ann>Bo; Cy>Bo; Ann>Cy",
     ),
     "winner blank draw+goals": (
@@ -402,49 +398,49 @@ READ: dict[str, Any] = {
         "Yale>MIT*3; MIT>Yale*2; Duke>MIT*5; Duke>Yale; Yale>Duke*4",
     ),
     "arena": (
-        (
-            "question_id,model_a,model_b,winner,judge,turn,anony,language,tstamp\n"
-            "1,gpt,llama,model_a,u1,1,True,English,1.0\n2,llama,palm,tie,u2,2,True,German,2.0\n"
-            "3,palm,gpt,model_b,u3,1,True,English,3.0\n"
-            "4,palm,llama,tie (bothbad),u4,1,True,English,3.0"
-        ),
+        """question_id,model_a,model_b,winner,judge,turn,anony,language,tstamp
+1,gpt,llama,model_a,u1,1,True,English,1.0
+2,llama,palm,tie,u2,2,True,German,2.0
+3,palm,gpt,model_b,u3,1,True,English,3.0
+4,palm,llama,tie (bothbad),u4,1,True,English,3.0""",
         "gpt>llama; llama=palm; gpt>palm; palm=llama",
     ),
     "arena drop bad": (
-        (
-            "model_a,model_b,winner\ngpt,llama,model_a\nllama,palm,tie\npalm,gpt,model_b\n"
-            "palm,llama,tie (bothbad)"
-        ),
+        """model_a,model_b,winner
+gpt,llama,model_a
+llama,palm,tie
+palm,gpt,model_b
+palm,llama,tie (bothbad)""",
         "gpt>llama; llama=palm; gpt>palm",
         {"both_bad": "drop"},
     ),
     "kaggle lmsys": (
-        (
-            "id,model_a,model_b,prompt,response_a,response_b,winner_model_a,winner_"
-            "model_b,winner_tie\n1,gpt,llama,p,r,s,1,0,0\n2,llama,palm,q,t,u,0,0,1\n"
-            "3,palm,gpt,q,v,w,0,1,0"
-        ),
+        """id,model_a,model_b,prompt,response_a,response_b,winner_model_a,winner_model_b,winner_tie
+1,gpt,llama,p,r,s,1,0,0
+2,llama,palm,q,t,u,0,0,1
+3,palm,gpt,q,v,w,0,1,0""",
         "gpt>llama; llama=palm; gpt>palm",
     ),
     "alpaca": (
-        (
-            "instruction,generator_1,generator_2,preference,annotator\ni,gpt,llama,1,c\n"
-            "j,llama,palm,2,c\nk,palm,gpt,1.5,c"
-        ),
+        """instruction,generator_1,generator_2,preference,annotator
+i,gpt,llama,1,c
+j,llama,palm,2,c
+k,palm,gpt,1.5,c""",
         "gpt>llama; palm>llama; palm=gpt",
     ),
     "genai": (
-        (
-            "left_model,right_model,vote_type\nsd,mj,leftvote\nmj,dalle,tievote\n"
-            "dalle,sd,rightvote\ndalle,mj,bothbad_vote"
-        ),
+        """left_model,right_model,vote_type
+sd,mj,leftvote
+mj,dalle,tievote
+dalle,sd,rightvote
+dalle,mj,bothbad_vote""",
         "sd>mj; mj=dalle; sd>dalle; dalle=mj",
     ),
     "rlhf models": (
-        (
-            "prompt,chosen_model,rejected_model,chosen,rejected,chosen_score\n"
-            "p,gpt,llama,some text,other,9\nq,llama,palm,txt a,txt b,8\nr,gpt,palm,txt c,txt d,7"
-        ),
+        """prompt,chosen_model,rejected_model,chosen,rejected,chosen_score
+p,gpt,llama,some text,other,9
+q,llama,palm,txt a,txt b,8
+r,gpt,palm,txt c,txt d,7""",
         "gpt>llama; llama>palm; gpt>palm",
     ),
     "rlhf uneven": (
@@ -464,10 +460,12 @@ READ: dict[str, Any] = {
         "x>y; z>y; z=x",
     ),
     "pokemon": (
-        (
-            "First_pokemon,Second_pokemon,Winner\n266,298,298\n702,701,701\n191,668,668\n"
-            "298,266,298\n266,702,702"
-        ),
+        """First_pokemon,Second_pokemon,Winner
+266,298,298
+702,701,701
+191,668,668
+298,266,298
+266,702,702""",
         "298>266*2; 701>702; 668>191; 702>266",
     ),
     "ab counts": (
@@ -483,10 +481,12 @@ READ: dict[str, Any] = {
         "MIL>DET*4; DET>MIL*3; TOR>DET*6",
     ),
     "features called weight and group": (
-        (
-            "respondent,Price,Weight,Group,Result\n1,1,2,3,4\n2,2,1,4,3\n3,1,3,2,4\n4,4,1,2,3\n"
-            "5,1,2,3,4"
-        ),
+        """respondent,Price,Weight,Group,Result
+1,1,2,3,4
+2,2,1,4,3
+3,1,3,2,4
+4,4,1,2,3
+5,1,2,3,4""",
         (
             "Price>Weight>Group>Result*2; Weight>Price>Result>Group; Price>Group>Weight>Result; "
             "Weight>Group>Result>Price"
@@ -498,11 +498,15 @@ READ: dict[str, Any] = {
         {"better": "low"},
     ),
     "golf": (
-        (
-            "tournament,POS,PLAYER,TO PAR,R1,TOT\nOpen,T1,Ann,-3,70,140\nOpen,T1,Bo,-3,71,140\n"
-            "Open,3,Cy,-1,70,142\nOpen,CUT,Di,,75,\nMasters,1,Cy,-5,68,138\nMasters,T2,Di,0,71,143\n"
-            "Masters,T2,Bo,0,72,143\nMasters,WD,Ann,,,"
-        ),
+        """tournament,POS,PLAYER,TO PAR,R1,TOT
+Open,T1,Ann,-3,70,140
+Open,T1,Bo,-3,71,140
+Open,3,Cy,-1,70,142
+Open,CUT,Di,,75,
+Masters,1,Cy,-5,68,138
+Masters,T2,Di,0,71,143
+Masters,T2,Bo,0,72,143
+Masters,WD,Ann,,,""",
         "Ann=Bo>Cy>Di; Cy>Di=Bo",
     ),
     "shared places": (
@@ -510,10 +514,15 @@ READ: dict[str, Any] = {
         "a>b=c>d; b>a>c>d",
     ),
     "times of cities and years": (
-        (
-            "race,year,runner,time\nRom,1,a,2:01:05\nRom,1,b,2:02:05\nRom,2,a,2:03:05\n"
-            "Rom,2,b,DNF\nBonn,1,a,2:05:59\nBonn,1,b,2:05:00\nBonn,2,a,2:05:59\nBonn,2,b,2:06:00"
-        ),
+        """race,year,runner,time
+Rom,1,a,2:01:05
+Rom,1,b,2:02:05
+Rom,2,a,2:03:05
+Rom,2,b,DNF
+Bonn,1,a,2:05:59
+Bonn,1,b,2:05:00
+Bonn,2,a,2:05:59
+Bonn,2,b,2:06:00""",
         "a>b*3; b>a",
         {"better": "low"},
     ),
@@ -537,10 +546,10 @@ READ: dict[str, Any] = {
         "x>y; z>y; x>z",
     ),
     "image ids": (
-        (
-            "left_image,right_image,winner,category\n51a,52b,left,safer\n52b,53c,right,safer\n"
-            "53c,51a,equal,safer"
-        ),
+        """left_image,right_image,winner,category
+51a,52b,left,safer
+52b,53c,right,safer
+53c,51a,equal,safer""",
         "51a>52b; 53c>52b; 53c=51a",
     ),
     "gewinner": (
@@ -565,11 +574,14 @@ READ: dict[str, Any] = {
         "ham>hei>ros; hei>ham",
     ),
     "horse composite": (
-        (
-            "date,track,race,horse,finish_position\n2020-01-01,X,1,a,1\n2020-01-01,X,1,b,2\n"
-            "2020-01-01,X,1,c,3\n2020-01-02,X,1,d,1\n2020-01-02,X,1,a,2\n2020-01-02,X,2,b,1\n"
-            "2020-01-02,X,2,c,2"
-        ),
+        """date,track,race,horse,finish_position
+2020-01-01,X,1,a,1
+2020-01-01,X,1,b,2
+2020-01-01,X,1,c,3
+2020-01-02,X,1,d,1
+2020-01-02,X,1,a,2
+2020-01-02,X,2,b,1
+2020-01-02,X,2,c,2""",
         "a>b>c; d>a; b>c",
     ),
     "skier": (
@@ -625,17 +637,22 @@ READ: dict[str, Any] = {
         "x>y=w>z; y>x=z>w",
     ),
     "bw most important": (
-        (
-            "id,Attribute1,Attribute2,Attribute3,Most Important,Least Important\n"
-            "1,price,size,color,price,color\n2,size,color,price,size,price"
-        ),
+        """id,Attribute1,Attribute2,Attribute3,Most Important,Least Important
+1,price,size,color,price,color
+2,size,color,price,size,price""",
         "price>size>color; size>color>price",
     ),
     "bw long": (
-        (
-            "respondent,task,item,choice\n1,1,x,1\n1,1,y,0\n1,1,z,-1\n1,2,x,0\n1,2,y,1\n"
-            "1,2,w,-1\n2,1,x,-1\n2,1,z,1\n2,1,w,0"
-        ),
+        """respondent,task,item,choice
+1,1,x,1
+1,1,y,0
+1,1,z,-1
+1,2,x,0
+1,2,y,1
+1,2,w,-1
+2,1,x,-1
+2,1,z,1
+2,1,w,0""",
         "x>y>z; y>x>w; z>w>x",
     ),
     "void answers beside goals": (
@@ -656,10 +673,16 @@ READ: dict[str, Any] = {
         "x>y>z; w>y>x",
     ),
     "conjoint long": (
-        (
-            "respondent,question,brand,chosen\n1,1,Fiat,1\n1,1,Opel,0\n1,1,Seat,0\n1,2,Fiat,0\n"
-            "1,2,Opel,1\n1,2,Kia,0\n2,1,Seat,1\n2,1,Kia,0\n2,1,Fiat,0"
-        ),
+        """respondent,question,brand,chosen
+1,1,Fiat,1
+1,1,Opel,0
+1,1,Seat,0
+1,2,Fiat,0
+1,2,Opel,1
+1,2,Kia,0
+2,1,Seat,1
+2,1,Kia,0
+2,1,Fiat,0""",
         "Fiat>Opel=Seat; Opel>Fiat=Kia; Seat>Kia=Fiat",
     ),
     "results of the first as pandas writes them": (
@@ -683,17 +706,26 @@ READ: dict[str, Any] = {
         "A>B; B>C; A=C",
     ),
     "runs with bibs": (
-        (
-            "run,bib,skier,rank\nA,1,Anna,1\nA,2,Bea,DNF\nA,3,Cleo,2\nB,1,Anna,2\nB,2,Bea,1\n"
-            "B,3,Cleo,DNS"
-        ),
+        """run,bib,skier,rank
+A,1,Anna,1
+A,2,Bea,DNF
+A,3,Cleo,2
+B,1,Anna,2
+B,2,Bea,1
+B,3,Cleo,DNS""",
         "Anna>Cleo>Bea; Bea>Anna",
     ),
     "tasks of several respondents": (
-        (
-            "resp,task,item,choice\n1,1,a,1\n1,1,b,0\n1,1,c,-1\n2,1,d,1\n2,1,e,0\n2,1,a,-1\n"
-            "1,2,b,1\n1,2,d,-1\n1,2,e,0"
-        ),
+        """resp,task,item,choice
+1,1,a,1
+1,1,b,0
+1,1,c,-1
+2,1,d,1
+2,1,e,0
+2,1,a,-1
+1,2,b,1
+1,2,d,-1
+1,2,e,0""",
         "a>b>c; d>e>a; b>e>d",
     ),
     "ballots of towns": (
@@ -775,10 +807,15 @@ REFUSED = {
     "no opponent": "White,Black,Result\na,b,1-0\nb,c,0-1\nc,,1-0",
     "likert": "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
     "esports wins": "blueTeam,redTeam,blueWin\nG2,T1,True\nT1,GEN,False\nGEN,G2,True",
-    "times of cities and years no better": (
-        "race,year,runner,time\nRom,1,a,61\nRom,1,b,62\nRom,2,a,63\nRom,2,b,64\n"
-        "Bonn,1,a,65\nBonn,1,b,66\nBonn,2,a,67\nBonn,2,b,68"
-    ),
+    "times of cities and years no better": """race,year,runner,time
+Rom,1,a,61
+Rom,1,b,62
+Rom,2,a,63
+Rom,2,b,64
+Bonn,1,a,65
+Bonn,1,b,66
+Bonn,2,a,67
+Bonn,2,b,68""",
     "times no better": "heat,swimmer,time\n1,Ann,58.1\n1,Bo,59.3\n2,Bo,60.2\n2,Cy,59.9",
     "prices": "product,price\nx,3\ny,4",
     "leader scores": "model,elo\nx,1200\ny,1100",
