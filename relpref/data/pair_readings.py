@@ -49,7 +49,7 @@ from relpref.errors import DataError
 # second was; NaN for a blank, and a number above all strengths for a void answer.
 Codes = NDArray[np.float64]
 _VOID = 1e3
-_VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+)\s*(\w[^<>=]*?)\W*").fullmatch
+_VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
 _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
 ).fullmatch
@@ -300,11 +300,20 @@ def tried_outcomes(
 
     def add_words(sides: Sequence[str], sign: float = 1.0, name: str = "result") -> None:
         coding = dict(zip(sides, (sign, -sign, 0.0), strict=False))
-        add([coding.get(cell, coding.get(_side(cell, coding), np.inf)) for cell in distinct], name)
+        add(
+            [
+                coding.get(cell, coding.get(_side(cell, coding, pair.rest), np.inf))
+                for cell in distinct
+            ],
+            name,
+        )
 
     if "result" not in named:
         ties = np.array([len(cell) > 2 and cell in TIES for cell in distinct])[at]
-        for labeled in [pair, *(other for other in everything if other.rank == 2)]:
+        for labeled in [
+            pair,
+            *(other for other in everything if other.rank == 2 and column not in other),
+        ]:
             won = 1.0 * (each == sheet.cells(labeled.first)) - (each == sheet.cells(labeled.second))
             ways.append(("winner", np.where(won != 0, won, common[at])))
             tied = (won != 0) & ties
@@ -344,14 +353,14 @@ def _verdict(cell: str, labels: set[str]) -> tuple[str, int]:
     match = _VERDICT(cell)
     if match is None or not labels.isdisjoint({cell, match[1], match[3]}):
         return cell, 1
-    return {">": match[1], "<": match[3]}.get(match[2][0], "tie"), len(match[2])
+    return {"<": match[3], "=": "tie"}.get(match[2][0], match[1]), len(match[2])
 
 
-def _side(cell: str, sides: Collection[str]) -> str:
+def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
     """Return the words of a cell without those that say nothing of a side."""
     if is_numeric([cell]):
         return cell
-    return " ".join(word for word in words(cell) if word in sides or word not in BESIDE)
+    return " ".join(word for word in words(cell) if word in sides or word not in (*BESIDE, *rest))
 
 
 def _common(cell: str, labels: set[str]) -> float:

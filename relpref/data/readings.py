@@ -68,7 +68,7 @@ NOT_LABELS = terms(
     """
     rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, vote,
     age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, colour,
-    odds, text, response, answer, conversation, annotator, judge, rater, voter, evaluator,
+    odds, text, answer, conversation, annotator, judge, rater, voter, evaluator,
     reviewer, stance, result, outcome, winner, loser, choice, preference, tore, goles, buts,
     comment, prob, probability, time, stadium, reason
     """
@@ -95,7 +95,7 @@ DOUBTFUL = terms(
 GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
-    golos, reti, punkte, puntos, final, full, time, ft, match, game, g, team, total
+    golos, reti, punkte, puntos, final, full, time, ft, match, game, g, team, total, p, player
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -120,7 +120,7 @@ BOTH_BAD = terms("tie bothbad, both bad, bothbad, both are bad, neither, tie bot
 VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, -,
-    ?, –, walkover, bye, skip, skipped, unknown
+    ?, –, walkover, w/o, bye, skip, skipped, unknown
     """
 )
 CANCELED = terms("cancelled, canceled, abandoned, void, postponed")

@@ -4,10 +4,11 @@ A form is recognized by the names of its columns and confirmed by their cells. A
 two forms is refused with both, and so is one with columns that look like answers but fit no form.
 """
 
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import permutations, product
 from operator import contains
 from typing import Any
 
@@ -18,7 +19,6 @@ from relpref.data.columns import FORMS
 from relpref.data.order_readings import (
     best_and_worst,
     long_orders,
-    numbered,
     orders_by_item,
     orders_by_place,
 )
@@ -35,8 +35,6 @@ from relpref.data.readings import (
     ADVANTAGE,
     DOUBTFUL,
     EVENTS,
-    LAST,
-    OUT,
     OUTCOMES,
     RATERS,
     Reading,
@@ -54,6 +52,8 @@ _NO_ANSWERS = (
     "item and its place (list, item, place): say in columns= which columns are these"
 )
 _MOST_LOOKED_AT = 12  # columns
+# Cells of outcomes that are left as they are.
+_PLAIN = {"result": r"-?[01]|0\.5|½|1/2|True|False|", "place": r"\d*"}
 # Names of neighboring columns that are suggested where a table has none.
 _NAMES = (
     "first,second,winner",
@@ -113,25 +113,22 @@ def _readings(sheet: Sheet) -> list[Reading]:
 
 def _is_ours(sheet: Sheet) -> bool:
     """Tell whether a table has the columns of a form already, with the cells of that form."""
-    columns = set(sheet.columns)
-    form = next((form for form in FORMS if columns >= set(form.columns)), None)
-    if form is None or sheet.better:
+    forms = (form for form in FORMS if {*form.columns} <= {*sheet.columns})
+    form = None if sheet.better else next(forms, None)
+    if form is None:
         return False
     *ends, outcome = form.columns
-    cells = set(sheet.cells(outcome))
+    cells = sheet.cells(outcome)
     if outcome == "loser":
         return not says_more(sheet)
-    if outcome == "result":
-        ours = not cells.isdisjoint({"", "0", "-1", "0.5", "½", "True"}) or cells == {"1"}
-        return ours and "result" not in sheet.named
-    if outcome == "place":
-        plainly = cells == {*map(numbered, cells)} and not {*map(str.lower, cells)} & (LAST | OUT)
-        return plainly and "place" not in sheet.named
+    if outcome in _PLAIN:
+        plain = re.compile(_PLAIN[outcome]).fullmatch
+        return outcome not in sheet.named and all(map(plain, {*cells}))
     if outcome not in ("winner", "worst"):
         return True
     ends = [name for name in sheet.columns if str(name).startswith("item_")] if form.rows else ends
     rows = zip(*map(sheet.cells, ends), strict=True)
-    return bool(ends) and all(map(contains, (("", *row) for row in rows), sheet.cells(outcome)))
+    return bool(ends) and all(map(contains, (("", *row) for row in rows), cells))
 
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
@@ -211,8 +208,10 @@ def _remedy(sheet: Sheet) -> str:
                 f"results such as 2:1; if it is always {pair.first!r}: {option}; otherwise add the "
                 f"column 'winner' with {pair.first!r} or {pair.second!r} in each row"
             )
-    for outcome, (first, second) in product(*_outcomes_and_ends(sheet)):
-        columns = {"first": first, "second": second, "winner": outcome}
+    for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
+        columns, parts = {"first": first, "second": second, "winner": outcome}, sheet.words(outcome)
+        if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
+            continue
         rows = zip(sheet.cells(first), sheet.cells(second), strict=True)
         if all(map(contains, rows, sheet.cells(outcome))) and _works(sheet, columns):
             return (
@@ -257,40 +256,26 @@ def _unnamed(sheet: Sheet) -> str:
     return ""
 
 
-def _outcomes_and_ends(sheet: Sheet) -> tuple[list[Any], list[tuple[Any, Any]]]:
-    """Return the columns that are named as outcomes, and all pairs of other columns."""
-    outcomes = [
-        name
-        for name in sheet.columns
-        if {*sheet.words(name)} & OUTCOMES and not {*sheet.words(name)} & DOUBTFUL
-    ]
-    others = [name for name in sheet.columns if name not in outcomes][:_MOST_LOOKED_AT]
-    return outcomes, list(combinations(others, 2))
-
-
-def hints(read: Table, *, sides: bool) -> tuple[str, ...]:
-    """Return notes on columns that could be used: who answered, which side has an advantage."""
-    sheet, notes = Sheet(read), list[str]()
-    columns = sheet.columns
-    for column in columns if "rater" not in columns else ():
+def hints(read: Table, *, sides: bool) -> Iterator[str]:
+    """Yield notes on columns that could be used: who answered, which side has an advantage."""
+    sheet = Sheet(read)
+    columns, called = sheet.columns, read.called
+    for column in () if "rater" in columns else columns:
         lists = read.frame["list"] if "list" in columns else read.frame.index
         alike = (read.frame[column].groupby(lists).nunique() == 1).all()
         if sheet.noun(column) in RATERS and alike and not read.blank(column).any():
-            option = column_option({"rater": read.called(column)})
-            notes.append(f"{read.called(column)!r} may say who answered: {option} uses it")
+            option = column_option({"rater": called(column)})
+            yield f"{called(column)!r} may say who answered: {option} uses it"
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():
-        marker = {*sheet.words("first")} - {*sheet.words("second")}
-        if name not in columns and marker & favored:
-            first = read.called("first")
-            option = column_option({name: first})
+        if name not in columns and favored & {*sheet.words("first")} - {*sheet.words("second")}:
+            option = column_option({name: called("first")})
             if name != "shown_first":
-                call, _, command = option.partition(" (--")
+                call, command = option.split(" (--")
                 option = f"{call}, covariates=[{name!r}] (--{command[:-1]} --covariates {name})"
-            notes.append(f"{option} estimates the advantage of the side in {first!r}")
-    neutral = [read.called(column) for column in columns if "neutral" in sheet.words(column)]
-    if neutral and "home" in columns:
-        notes.append(
-            f"{neutral[0]!r} is not used; leave 'home' blank in the rows where neither side is at "
-            "home"
-        )
-    return tuple(notes)
+            yield f"{option} estimates the advantage of the side in {called('first')!r}"
+    for column in columns:
+        if "neutral" in sheet.words(column) and "home" in columns:
+            yield (
+                f"{called(column)!r} is not used; leave 'home' blank in the rows where neither "
+                "side is at home"
+            )
