@@ -46,9 +46,9 @@ from relpref.data.tables import Table
 from relpref.errors import DataError
 
 # How strongly the first was preferred, 1 where nothing says so, 0 for a tie, negative where the
-# second was; NaN for a blank, and a number above all strengths for a void answer.
+# second was; NaN for a blank, -inf for a void answer, and inf for a cell that is not read.
 Codes = NDArray[np.float64]
-_VOID = 1e3
+_VOID = -np.inf
 _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
 _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
@@ -152,17 +152,17 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
     for pair in label_pairs(sheet, everything):
         ends = {} if pair.decided else dict(zip(_PAIR, pair[:2], strict=True))
         outcomes = [_decided(sheet, pair)] if pair.decided else _outcomes(sheet, pair, everything)
-        # NaN differs from itself.
-        several = [np.nan_to_num(outcome.codes, nan=_VOID) for outcome in outcomes][:2]
-        row = int(np.not_equal(*several).argmax()) if len(several) > 1 else 0
-        place = sheet.table.place(row).removeprefix(f"{sheet.table.name}, ")
         for outcome in outcomes:
-            code = outcome.codes[row]
-            won = {1: pair.first, -1: pair.second}.get(np.sign(code) * (abs(code) < _VOID))
+            # NaN differs from itself.
+            codes = np.nan_to_num([other.codes for other in outcomes[:2]], nan=9.0)
+            row = int((codes[0] != codes[-1]).argmax())
+            code, place = outcome.codes[row], sheet.table.place(row)
+            won = {1: pair.first, -1: pair.second}.get(np.isfinite(code) and np.sign(code))
             better = f"{sheet.cells(won)[row]!r} wins" if won else "nobody wins"
-            example = f", by which {better} in {place}" if len(several) > 1 else ""
+            example = f", by which {better} in {place.removeprefix(f'{sheet.table.name}, ')}"
             yield Reading(
-                f"pairs of {pair.first!r} and {pair.second!r} with {outcome.description}{example}",
+                f"pairs of {pair.first!r} and {pair.second!r} with {outcome.description}"
+                + example * (len(outcomes) > 1),
                 partial(_with_outcome, sheet, pair, outcome),
                 outcome.columns and {**ends, **outcome.columns},
             )
@@ -177,9 +177,9 @@ def _decided(sheet: Sheet, pair: Pair) -> Outcome:
         numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
         if column in (*pair[:2], *twins) or not {*sheet.words(column)} & BESIDE_LOSER or numbers:
             continue
-        said = [min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells]
-        other = np.isin(said, (0.0, _VOID)) & ~np.isin(cells, ("-", "–", "?"))
-        codes[other] = np.array(said)[other]
+        said = np.array([min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells])
+        other = (said <= 0) & ~np.isin(cells, ("-", "–", "?"))
+        codes[other] = said[other]
         used += [column] if other.any() else []
     what = f"the first preferred{f', and the ties of {listed(used)}' if used else ''}"
     columns = {} if used else dict(zip(_DECIDED, pair[:2], strict=True))
@@ -205,7 +205,7 @@ def _outcomes(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> list[Outc
     agreed: list[Outcome] = []
     for outcome in outcomes:
         for at, other in enumerate(agreed):
-            both = (np.abs(outcome.codes) < _VOID) & (np.abs(other.codes) < _VOID)
+            both = np.isfinite(outcome.codes + other.codes)
             if both.any() and (np.sign(outcome.codes) == np.sign(other.codes))[both].all():
                 codes = np.where(np.isnan(other.codes), outcome.codes, other.codes)
                 agreed[at] = other._replace(codes=codes, used=(*other.used, *outcome.used))
@@ -266,15 +266,17 @@ def _read(
             twice = any(np.array_equal(codes, other, equal_nan=True) for other in ways)
             if _fits(codes, not plainly) and not twice:
                 ways.append(codes)
-                strong = " and its strengths" * bool((np.abs(codes) % _VOID > 1).any())
                 codes = np.where(bad & (sheet.both_bad == "drop"), _VOID, codes)
-                yield Outcome(described + strong, codes, (column,), {name: column} if name else {})
+                turned = {"first": pair.second, "second": pair.first, "result": column}
+                columns = {"": {}, "turned": turned}.get(name, {name: column})
+                yield Outcome(described, codes, (column,), columns)
 
 
 def _fits(codes: Codes, least: float = 1) -> bool:
     """Tell whether all cells were read, and at least one as a strength of ``least``."""
-    strengths = np.abs(codes)
-    return not np.isinf(codes).any() and bool(((strengths >= least) & (strengths < _VOID)).any())
+    return not np.isposinf(codes).any() and bool(
+        (np.isfinite(codes) & (np.abs(codes) >= least)).any()
+    )
 
 
 def tried_outcomes(
@@ -284,8 +286,8 @@ def tried_outcomes(
 
     Cells are labels of their row or words for the two sides; with a ``depth`` of 1, results of the
     first such as win, and scores such as 2:1; with 2, numbers such as 1 and 0. Words for a tie are
-    allowed in each. Before the codes is the name, ``winner`` or ``result``, that chooses the way;
-    none where no name does.
+    allowed in each. Before the codes is the name, ``winner`` or ``result``, that chooses the way,
+    ``turned`` for a result of the second; none where no name does.
     """
     each, parts = sheet.cells(column), {*sheet.words(column)}
     at, distinct = pd.factorize(each)
@@ -334,13 +336,13 @@ def tried_outcomes(
         return ways
     numbers = depth > 1 or named
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
-    for sides in RESULTS if numbers else RESULTS[:-2]:
+    for sides in RESULTS:
         add_words(sides, sign)
     for cell, *coded in CODED if numbers else ():
         if cell in distinct:
             add_words(coded, 1.0 if cell == "2" else sign)
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
-        add_words(("0", "1"), name="")
+        add_words(("0", "1"), name="turned")
     add([_margin(cell) for cell in distinct])
     if "result" in named and "-" in "".join(distinct):
         signed = re.compile(r"[+-]?\d{1,2}").fullmatch
@@ -415,16 +417,11 @@ def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
         if not all(cell.isdecimal() for cells in texts for cell in cells):
             continue
         counts = np.array(texts, dtype=np.float64)
-        wrong, marks = counts.sum(axis=0) != 1, counts.max() <= 1
-        if marks and not ties and ("winner" in side.rest or wrong.any()):
+        wrong = counts.sum(axis=0) != 1
+        if counts.max() <= 1 and wrong.any() and ("winner" in side.rest or not ties):
             raise DataError(
-                f"{sheet.table.name}: {side.first!r} and {side.second!r} say who won, and there is "
-                "no column of ties; add 'winner_tie', true where neither won"
-            )
-        if marks and "winner" in side.rest and wrong.any():
-            raise DataError(
-                f"{sheet.table.place(int(wrong.argmax()))}: exactly one of {listed(used)} is true "
-                "in each row; correct the row, or drop it"
+                f"{sheet.table.place(int(wrong.argmax()))}: not exactly one of {listed(used)} is "
+                "true; correct the row, or drop it, or add 'winner_tie', true where neither won"
             )
         none = np.full(len(wrong), np.nan)
         yield Outcome(f"the counts {listed(used)}", none, used, {}, counts)
@@ -452,11 +449,11 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         if column in used:
             continue
         if tie and not pair.decided:
-            wrong = marked & (np.abs(codes) % _VOID > 0)
+            wrong = marked & np.isfinite(codes) & (codes != 0)
             table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
         codes[marked] = 0.0 if tie else np.nan
         used.append(column)
-    rows = np.flatnonzero(np.abs(codes) < _VOID)
+    rows = np.flatnonzero(np.isfinite(codes))
     if left_out := len(codes) - len(rows):
         verb = "is" if left_out == 1 else "are"
         notes.append(f"{counted(left_out, 'row')} without an outcome {verb} left out")

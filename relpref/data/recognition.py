@@ -60,7 +60,7 @@ _NAMES = (
     "first,second,first_score,second_score",
     "winner,loser",
 )
-_COMPARED = ("first", "second", "winner", "tie", "list", "item", "place")
+_COMPARED = ("winner", "tie", "list", "item", "place")
 
 
 def recognized(
@@ -195,7 +195,7 @@ def _remedy(sheet: Sheet) -> str:
             )
         for column in exact:
             ways = tried_outcomes(sheet, pair, everything, column, 2 - pair.doubtful)
-            row = int(min((np.isinf(codes) for _, codes in ways), key=np.sum).argmax())
+            row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
             return (
                 f"{table.cell(column)(row).removeprefix(table.name)}: {sheet.cells(column)[row]!r} "
                 "is neither a label of its row, nor a word for a side or a tie, nor a result such "

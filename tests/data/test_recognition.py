@@ -178,7 +178,7 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         (
             "model_a,model_b,winner\nx,y,0\ny,z,1\nz,x,1",
             "several ways: .*'y' wins in row 0.*'x' wins in row 0",
-            ["y>x; y>z; z>x"],
+            ["y>x; y>z; z>x", "x>y; z>y; x>z"],
         ),
         (
             "id1,id2,winner\n1,2,1\n2,1,1\n1,2,2",
@@ -221,7 +221,7 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ("this,that\na,b\nb,c", "'this', 'that' are not recognized as answers", []),
         ("name,price\na,1\nb,2", "'name', 'price' are not recognized as answers", []),
         ("one,two\nx,1", "'one', 'two' are not recognized as answers", []),
-        ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,0", "add 'winner_tie'", []),
+        ("model_a,model_b,winner_model_a,winner_model_b\nx,y,0,0", "add 'winner_tie'", []),
         (
             "s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2",
             "a row each.*or orders, a column each",
