@@ -47,8 +47,7 @@ class Placing(NamedTuple):
     column: Any
     name: str  # the name used here that chooses the column
     places: Any  # texts as in a column ``place``
-    ranks: Any = None  # numbers from 1 in each event, NaN where not placed; None for times
-    marks: int = 0  # the number of ranks of an event if each is given once
+    marks: tuple[str, ...] = ()  # places that an item of each event has, where only these count
 
     def shared(self, groups: NDArray[np.int64]) -> float | None:
         """Return how many places are shared in the events ``groups``; None if these do not fit.
@@ -56,14 +55,12 @@ class Placing(NamedTuple):
         Places begin at 1 in each event and end at its size. Items that share a place count apart
         from the first of them.
         """
-        if self.ranks is None:
-            return 0.0
-        each = pd.Series(self.ranks).groupby(groups)
-        ties = each.count() - each.nunique()
+        if self.marks or self.name == "score":
+            once = (np.bincount(groups, self.places == mark) == 1 for mark in self.marks)
+            return 0.0 if all(map(np.all, once)) else None
+        each = pd.Series([*map(seconds, self.places)]).groupby(groups)
         fits = (each.min() == 1) & (each.max() <= each.size())
-        if self.marks:
-            fits &= (ties == 0) & (each.count() == self.marks)
-        return float(ties.sum()) if fits.all() else None
+        return float((each.count() - each.nunique()).sum()) if fits.all() else None
 
 
 def long_orders(sheet: Sheet) -> Iterator[Reading]:
@@ -89,21 +86,21 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
     """Yield the columns of places, of marks of what was chosen, or of times and points."""
     for column in sheet.columns:
         cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
-        parts, distinct = sheet.words(column), {cell.lower() for cell in {*cells}}
+        parts, lower = {*sheet.words(column)}, np.array([cell.lower() for cell in cells])
         if sheet.better:
-            score = column == "score" if "score" in sheet.named else {*parts} & SCORES
-            if score and are_times(cells):
+            score = column == "score" if "score" in sheet.named else parts & SCORES
+            if score and are_numbers(cells):
                 what = f"orders by {called!r} ({sheet.better} is better)"
                 yield Placing(what, column, "score", cells)
-        elif (column == "place" or " ".join(parts) in PLACES) and are_places(cells):
-            what = f"orders by {called!r}"
-            yield Placing(what, column, "place", cells, [*map(seconds, cells)])
-        elif distinct <= TRUE | FALSE | {"-1"} and ("-1" in distinct or {*parts} & CHOSEN):
-            lower = [cell.lower() for cell in cells]
-            marks = [np.isin(lower, list(TRUE)), np.isin(lower, "-1")]
-            what, worst = ("the best and the worst", 1) if "-1" in distinct else ("choices", 0)
-            places, ranks = np.select(marks, ["1", "3"], "2"), np.select(marks, [1, 2], np.nan)
-            yield Placing(f"{what} by {column!r}", column, "", places, ranks, 1 + worst)
+        elif column == "place" or " ".join(sheet.words(column)) in PLACES:
+            if are_numbers(cells, whole=True):
+                yield Placing(f"orders by {called!r}", column, "place", cells)
+        elif {*lower} <= TRUE | FALSE | {"-1"} and ("-1" in lower or parts & CHOSEN):
+            what, marks = "choices", ("1",)
+            if "-1" in lower:
+                what, marks = "the best and the worst", ("1", "3")
+            places = np.select([np.isin(lower, [*TRUE]), lower == "-1"], ["1", "3"], "2")
+            yield Placing(f"{what} by {column!r}", column, "", places, marks)
 
 
 def _groups(sheet: Sheet, key: Sequence[Any]) -> NDArray[np.int64]:
@@ -163,16 +160,14 @@ def numbered(cell: str) -> str:
     return re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
 
 
-def are_places(cells: Collection[str]) -> bool:
-    """Tell whether cells are whole numbers from 1 on, or say that an item has no place."""
+def are_numbers(cells: Collection[str], *, whole: bool = False) -> bool:
+    """Tell whether cells are numbers or times, or whole numbers from 1 on, where an item has any."""
     given = _given({*cells})
-    return bool(given) and all(cell.isdecimal() and int(cell) > 0 for cell in given)
-
-
-def are_times(cells: Collection[str]) -> bool:
-    """Tell whether cells are numbers or times, or say that an item has none."""
-    given = _given({*cells})
-    return bool(given) and not np.isnan([*map(seconds, given)]).any()
+    fit = (
+        cell.isdecimal() and int(cell) > 0 if whole else not np.isnan(seconds(cell))
+        for cell in given
+    )
+    return bool(given) and all(fit)
 
 
 def _given(cells: Collection[str]) -> list[str]:
@@ -242,36 +237,33 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
 
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
-    size = len(sheet.table.frame)
-    numbers = are_times if sheet.better else are_places
+    size, whole = len(sheet.table.frame), not sheet.better
 
     def ranked(cells: Collection[str]) -> bool:
         given = _given(cells)
-        return are_places(given) and sorted(map(int, given)) == [*range(1, len(given) + 1)]
+        return are_numbers(given, whole=True) and {*map(int, given)} == {*range(1, len(given) + 1)}
 
     def complete(cells: Sequence[str]) -> bool:
         marked = {*_given(cells)} == {"-1", "0", "1"}
         return ranked(cells) or (marked and cells.count("-1") == cells.count("1") == 1)
 
     def fits(cells: Collection[str]) -> bool:
-        return len(_given(cells)) > 1 and (are_times if sheet.better else ranked)(cells)
+        return len(_given(cells)) > 1 and (ranked(cells) if whole else are_numbers(cells))
 
+    free = [
+        column
+        for column in sheet.columns
+        if column not in sheet.named and are_numbers(sheet.cells(column), whole=whole)
+    ]
     ranks = [
         column
-        for column in sheet.columns
-        if column not in sheet.named
-        and numbers(sheet.cells(column))
-        and sheet.noun(column) not in EVENTS | {""}
-        and not {*sheet.words(column)} & NOT_ITEMS
+        for column in free
+        if sheet.noun(column) not in EVENTS | {""} and not {*sheet.words(column)} & NOT_ITEMS
     ]
-    doubtful = [
-        column
-        for column in sheet.columns
-        if column not in (*ranks, *sheet.named) and numbers(sheet.cells(column))
-    ][:_MOST_EVENTS]
+    doubtful = [column for column in free if column not in ranks][:_MOST_EVENTS]
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
     for more in (more for few in range(4) for more in combinations(doubtful, few)):
-        columns = [column for column in sheet.columns if column in (*ranks, *more)]
+        columns = [column for column in free if column in (*ranks, *more)]
         if len(columns) > 2 and all(map(complete, zip(*map(sheet.cells, columns), strict=True))):
             ranks = columns
             break
