@@ -106,7 +106,12 @@ def answer_table(
             values = (f"{name} is {' or '.join(values)}" for name, (values, _) in OPTIONS.items())
             raise DataError(f"{name}={option!r}: there is no such option; {', '.join(values)}")
     table = read_table(value, repeats=True) if is_path(value) else as_table(value, NAME)
-    table, repeated = _without_repeats(table)
+    there = table.frame.columns
+    new = [
+        f"{name} (column {at})" if again else name
+        for at, (name, again) in enumerate(zip(there, there.duplicated(), strict=True), 1)
+    ]
+    table = replace(table, frame=table.frame.set_axis(new, axis=1))
     named = dict(columns or {})
     sides = {"shown_first", *covariates} & {*named}  # may be a column of items, which stays one
     items: set[Any] = {named.get(end) for end in (*_WINNER_FORM, *_PAIR_FORM)}
@@ -121,23 +126,10 @@ def answer_table(
         return table
     read = recognized(table, first, options)
     sided = with_sides(read, covariates, named)
-    used = {*names, *filter(_SHOWN, map(str, repeated))} | {*repeated} - {*sided.frame.columns}
-    check_repeats(table.name, [name for name in repeated if name in used] * 2)
+    unused = {*sided.frame.columns} - {*names, *filter(_SHOWN, map(str, there))}
+    check_repeats(table.name, [name for name in there if name not in unused])
     notes = (*sided.notes, *hints(sided, sides=read is not table))
-    notes += (f"not used, as their names are there twice: {listed(repeated)}",) * bool(repeated)
     return replace(sided, notes=notes, recognized=True)
-
-
-def _without_repeats(table: Table) -> tuple[Table, list[Any]]:
-    """Take the names from columns whose name an earlier one has, and return these names."""
-    columns = table.frame.columns
-    again = columns.duplicated()
-    if not again.any():
-        return table, []
-    names = [f"Unnamed: {at}" if again[at] else name for at, name in enumerate(columns)]
-    return replace(table, frame=table.frame.set_axis(names, axis=1)), [
-        *dict.fromkeys(columns[again])
-    ]
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
@@ -263,20 +255,16 @@ def _list_form(table: Table) -> tuple[str, ...] | None:
 
 def _check_list_form(table: Table, form: tuple[str, ...]) -> None:
     """Refuse a table of lists that lacks a column of its form."""
-    best = form[0] == "best"
     columns = list(table.frame.columns)
-    lacking = next((name for name in form if name not in columns), None)
+    there = {"item_1" if _SHOWN(str(column)) else column for column in columns}
+    needed = (*form, "item_1") if form[0] == "best" else form
+    lacking = next((name for name in needed if name not in there), None)
     if lacking is not None:
-        more = ", item_1, item_2, ..." if best else ""
         raise DataError(
             f"{table.name}: there is no column {lacking!r} among {listed(columns)}; "
-            f"{_LISTS[form]} have the columns {', '.join(form)}{more}: rename yours, or say which "
-            "one it is in columns="
-        )
-    if best and not any(_SHOWN(str(column)) for column in columns):
-        raise DataError(
-            f"{table.name}: there is no column 'item_1' among {listed(columns)}; name the columns "
-            "of what was shown item_1, item_2, ..."
+            f"{_LISTS[form]} have the columns "
+            f"{', '.join(needed).replace('item_1', 'item_1, item_2, ...')}: rename yours, or say "
+            "which one it is in columns="
         )
 
 
@@ -398,7 +386,7 @@ def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np
     refuse_first(
         twice,
         lambda row: (
-            f"{table.place(row)}: {shown(items[row])} is in {shown(names[row])} twice; drop a row"
+            f"{table.place(row)}: {shown(items[row])} is in {shown(names[row])} twice; drop one"
         ),
     )
     return items, numbers, names
@@ -457,22 +445,12 @@ def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
 def _orders_of_extremes(table: Table) -> Table:
     """Turn a table of the best and the worst into orders: best 1, worst 3, all others 2."""
     at, items = _shown_items(table)
-    inside: list[list[Any]] = [[] for _ in range(len(table.frame))]
-    for row, item in zip(at.tolist(), items, strict=True):
-        if item in inside[row]:
-            raise DataError(
-                f"{table.place(row)}: {shown(item)} is shown twice; correct one of the two cells"
-            )
-        inside[row].append(item)
-    reason = " is none of the items of the row"
+    shown_in = {*zip(at.tolist(), items, strict=True)}
+    reason = " is none of the items of the row; name one of them"
     for column in _EXTREMES:
-        table.refuse(column, table.blank(column), f"{reason}; name one of them")
-        wrong = [item not in row for item, row in zip(table.labels(column), inside, strict=True)]
-        table.refuse(
-            column,
-            np.array(wrong),
-            lambda row: f"{reason}, {listed(inside[row])}; name one of them",
-        )
+        table.refuse(column, table.blank(column), reason)
+        wrong = [pair not in shown_in for pair in enumerate(table.labels(column))]
+        table.refuse(column, np.array(wrong), reason)
     best, worst = map(table.labels, _EXTREMES)
     refuse_first(
         np.array([first == last for first, last in zip(best, worst, strict=True)]),

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import Floats, counted, listed
+from relpref.data.arrays import Floats, Integers, counted, listed
 from relpref.data.readings import (
     BEST,
     CHOSEN,
@@ -49,7 +48,7 @@ class Placing(NamedTuple):
     places: Any  # texts as in a column ``place``
     marks: tuple[str, ...] = ()  # places that an item of each event has, where only these count
 
-    def shared(self, groups: NDArray[np.int64]) -> float | None:
+    def shared(self, groups: Integers) -> float | None:
         """Return how many places are shared in the events ``groups``; None if these do not fit.
 
         Places begin at 1 in each event and end at its size. Items that share a place count apart
@@ -103,7 +102,7 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
             yield Placing(f"{what} by {column!r}", column, "", places, marks)
 
 
-def _groups(sheet: Sheet, key: Sequence[Any]) -> NDArray[np.int64]:
+def _groups(sheet: Sheet, key: Sequence[Any]) -> Integers:
     """Return the number of the event of each row."""
     return pd.factorize(pd.MultiIndex.from_arrays([*map(sheet.cells, key)]))[0]
 
@@ -138,7 +137,7 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, .
     return [fit[2:] for fit in [*(fit for fit in likely if fit[:2] == best), *finer]]
 
 
-def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> list[Any]:
+def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
     """Return the columns that most likely hold the items: each is once in an event."""
     ranked: dict[int, dict[Any, Any]] = {}
     for column in columns:
@@ -161,7 +160,7 @@ def numbered(cell: str) -> str:
 
 
 def are_numbers(cells: Collection[str], *, whole: bool = False) -> bool:
-    """Tell whether cells are numbers or times, or whole numbers from 1 on, where an item has any."""
+    """Tell whether cells are times, or whole numbers from 1 on, or say that there is none."""
     given = _given({*cells})
     fit = (
         cell.isdecimal() and int(cell) > 0 if whole else not np.isnan(seconds(cell))
@@ -187,13 +186,12 @@ def seconds(cell: str) -> float:
 
 def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) -> Table:
     """Return a row for each item of each list, with the columns list, item and place."""
-    column, several = placing.column, list(key) * (len(key) > 1)
-    read = replace(sheet.table, frame=sheet.table.frame.drop(columns=[column, *several]))
-    read = read.rename({item: "item"} if several else {item: "item", key[0]: "list"})
-    if several:
-        read = read.assign(list=[*map(" / ".join, zip(*map(sheet.cells, key), strict=True))])
-    called = {**read.given, "place": sheet.table.called(column)}
-    return placed(sheet, replace(read, given=called), placing.places)
+    called = {"place": sheet.table.called(placing.column), "list": sheet.table.called(key[0])}
+    read = replace(sheet.table, frame=sheet.table.frame.drop(columns=[placing.column, *key]))
+    read = read.rename({item: "item"})
+    lists = [*map(" / ".join, zip(*map(sheet.cells, key), strict=True))]
+    read = replace(read.assign(list=lists), given=read.given | called)
+    return placed(sheet, read, placing.places)
 
 
 def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
@@ -207,10 +205,9 @@ def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
         values = values.groupby(lists).rank("min", ascending=sheet.better == "low")
     notes = []
     for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
-        if number := int(rows.sum()):
-            verb = "is" if number == 1 else "are"
+        if rows.any():
             said = ", ".join(sorted({*np.array(cells, dtype=object)[rows]}))
-            notes.append(f"{counted(number, 'row')} ({said}) {verb} {what}")
+            notes.append(f"{what}: {counted(int(rows.sum()), 'row')} ({said})")
     read = table.assign(place=values.astype("Int64").array)
     return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
 
@@ -361,10 +358,7 @@ def _extremes(sheet: Sheet, ends: Mapping[str, Any], names: Mapping[str, Any]) -
     labels = [*zip(*map(sheet.cells, columns), strict=True)]
     spots = {sheet.words(column)[-1:]: at for at, column in enumerate(columns)}
     for name, column in ends.items():
-        cells = sheet.cells(column)
-        if not all(map(contains, labels, cells)):
-            at = np.array([spots.get(words(cell)[-1:], -1) for cell in cells])
-            reason = " is none of the items of the row, nor the name of a column of these"
-            read.refuse(name, at < 0, f"{reason}; name one of them")
-            read = read.assign(**{name: items[np.arange(len(at)), at]})
+        at = [spots.get(words(cell)[-1:]) for cell in sheet.cells(column)]
+        if not all(map(contains, labels, sheet.cells(column))) and None not in at:
+            read = read.assign(**{name: items[range(len(at)), at]})
     return read

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed
+from relpref.data.arrays import Floats, Mask, counted, listed
 from relpref.data.readings import (
     BESIDE,
     BESIDE_LOSER,
@@ -47,7 +46,7 @@ from relpref.errors import DataError
 
 # How strongly the first was preferred, 1 where nothing says so, 0 for a tie, negative where the
 # second was; NaN for a blank, -inf for a void answer, and inf for a cell that is not read.
-Codes = NDArray[np.float64]
+Codes = Floats
 _VOID = -np.inf
 _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
 _SCORE = re.compile(
@@ -117,16 +116,14 @@ def candidates(sheet: Sheet) -> list[Pair]:
         pairs = [Pair(*known, frozenset(), marker, decided, is_numeric(cells))]
     names = {*map(sheet.words, sheet.columns)}
 
-    def one_of_three(pair: Pair) -> bool:
-        second = sheet.words(pair.second)
-        third = tuple(_THIRD.get(word, word) for word in second)
-        return third != second and third in names
+    def third(pair: Pair) -> tuple[str, ...]:
+        return tuple(_THIRD.get(word, word) for word in sheet.words(pair.second))
 
     return [
         pair
         for pair in pairs
         if not pair.rest & NOT_LABELS
-        and not one_of_three(pair)
+        and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
         and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
         <= _SPOILED
@@ -171,11 +168,10 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
 def _decided(sheet: Sheet, pair: Pair) -> Outcome:
     """Return that the first won, but for ties and void answers that another column says."""
     codes, used = np.ones(len(sheet.table.frame)), list[Any]()
-    twins = {end for side in side_pairs(sheet, DECIDED + SIDES, sheet.columns) for end in side[:2]}
     for column in sheet.columns:
         cells = sheet.cells(column)
         numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
-        if column in (*pair[:2], *twins) or not {*sheet.words(column)} & BESIDE_LOSER or numbers:
+        if column in pair[:2] or not {*sheet.words(column)} & BESIDE_LOSER or numbers:
             continue
         said = np.array([min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells])
         other = (said <= 0) & ~np.isin(cells, ("-", "–", "?"))
@@ -257,8 +253,7 @@ def _read(
         bad = np.array([" ".join(words(cell)) in BOTH_BAD for cell in sheet.cells(column)])
         described = f"the outcome {sheet.table.called(column)!r}"
         if bad.any():
-            what = "left out" if sheet.both_bad == "drop" else "a tie"
-            described += f" ({bad.sum()} times both were bad: {what})"
+            described += f" (both were bad {bad.sum()} times: {sheet.both_bad})"
         ways = list[Codes]()
         # Only the name of a column tells that it holds outcomes if all of them are ties.
         plainly = depth > 1 or {"winner", "result"} & sheet.named
@@ -274,9 +269,8 @@ def _read(
 
 def _fits(codes: Codes, least: float = 1) -> bool:
     """Tell whether all cells were read, and at least one as a strength of ``least``."""
-    return not np.isposinf(codes).any() and bool(
-        (np.isfinite(codes) & (np.abs(codes) >= least)).any()
-    )
+    strongest = np.max(np.abs(codes), where=np.isfinite(codes), initial=-1)
+    return bool(strongest >= least) and not np.isposinf(codes).any()
 
 
 def tried_outcomes(
@@ -389,7 +383,7 @@ def _goals(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
     sides = [
         side[:2]
         for side in side_pairs(sheet, SIDES + _GOALS, sheet.columns)
-        if (side.rest & GOALS and side.rest <= GOALS) or side.marker in _GOALS
+        if frozenset() < side.rest <= GOALS or side.marker in _GOALS
     ]
     if "first_score" in sheet.named:
         sides = [("first_score", "second_score")]
@@ -427,7 +421,7 @@ def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
         yield Outcome(f"the counts {listed(used)}", none, used, {}, counts)
 
 
-def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, NDArray[np.bool_]]]:
+def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, Mask]]:
     """Yield columns that mark ties, or void answers, by true; whether it is ties; and the rows."""
     for column in sheet.columns:
         parts = {*sheet.words(column)} - {"is", "was"}
@@ -455,8 +449,7 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         used.append(column)
     rows = np.flatnonzero(np.isfinite(codes))
     if left_out := len(codes) - len(rows):
-        verb = "is" if left_out == 1 else "are"
-        notes.append(f"{counted(left_out, 'row')} without an outcome {verb} left out")
+        notes.append(f"left out: {counted(left_out, 'row')} without an outcome")
     if pair.marker[1].startswith("opp"):
         left, right = (sheet.cells(end)[rows] for end in pair[:2])
         answers = Counter(zip(left, right, codes[rows], strict=True))

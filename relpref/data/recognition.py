@@ -60,7 +60,7 @@ _NAMES = (
     "first,second,first_score,second_score",
     "winner,loser",
 )
-_COMPARED = ("winner", "tie", "list", "item", "place")
+_COMPARED = ["winner", "tie", "list", "item", "place"]
 
 
 def recognized(
@@ -139,8 +139,7 @@ def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) 
         tables = [like or readings[0].table(), readings[0].table()]
     except (DataError, IndexError):
         return False
-    names = [name for name in _COMPARED if name in tables[0].frame.columns]
-    frames = (each.frame.reindex(columns=names).astype(object) for each in tables)
+    frames = (each.frame.reindex(columns=_COMPARED).astype(object) for each in tables)
     same = np.array_equal(*(frame.fillna("").astype(str) for frame in frames))
     return same and len(readings) == 1
 
@@ -181,18 +180,12 @@ def _remedy(sheet: Sheet) -> str:
             columns = {"first": pair.first, "second": pair.second, name: column}
             if not _works(sheet, columns):
                 continue
-            option = _option(sheet, columns)
+            what, option = "who was preferred (0 and false are no tie)", _option(sheet, columns)
             if any(cell.startswith("-") for cell in sheet.cells(column)):
+                what = "how strongly one is preferred"
                 turned = _option(sheet, {**columns, "first": pair.second, "second": pair.first})
-                return (
-                    f"{sides}; if {column!r} says how strongly one is preferred: {option} where "
-                    f"numbers above 0 are for {pair.first!r}, and {turned} where they are for "
-                    f"{pair.second!r}"
-                )
-            return (
-                f"{sides}; if {column!r} says who was preferred (there is no tie where it is 0 or "
-                f"false): {option}"
-            )
+                option += f" if numbers above 0 are for {pair.first!r}, and else {turned}"
+            return f"{sides}; if {column!r} says {what}: {option}"
         for column in exact:
             ways = tried_outcomes(sheet, pair, everything, column, 2 - pair.doubtful)
             row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())

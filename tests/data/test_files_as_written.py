@@ -68,7 +68,7 @@ WEIGHTED: dict[str, tuple[str, Any, str]] = {
     "repeated names": (
         "a.csv",
         PLAIN.replace("\n", ",x,y\n").replace("x,y", "note,note", 1),
-        "not used, as their names are there twice: 'note'",
+        "'note', 'note (column 5)' are not used",
     ),
     "empty rows": ("a.csv", PLAIN.replace("\n", "\n,,\n") + "\n\n,,\n,,", ""),
     "decimal commas in quotes": (

@@ -403,7 +403,7 @@ def test_bad_files_are_named(text: str, said: str, tmp_path: Path) -> None:
             [("a", "b", "a", "b", "c"), ("a", "a", "a", "b", "c")],
             r"row 1 .*'a' is the best and the worst; correct",
         ),
-        (SHOWN, [("a", "b", "a", "b", "b")], r"row 0 .*'b' is shown twice; correct"),
+        (SHOWN, [("a", "b", "a", "b", "b")], r"row 0 .*'b' is in 0 twice; drop one"),
         (
             SHOWN,
             [("a", "d", "a", "b", "c")],
@@ -414,7 +414,7 @@ def test_bad_files_are_named(text: str, said: str, tmp_path: Path) -> None:
         (
             ["best", "worst"],
             [("a", "b")],
-            r"no column 'item_1'.*; name the columns of what was shown item_1",
+            r"no column 'item_1'.*have the columns best, worst, item_1, item_2, \.\.\.: rename",
         ),
     ],
 )

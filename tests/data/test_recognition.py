@@ -136,7 +136,7 @@ def obeyed(table: pd.DataFrame, message: str) -> list[Answers]:
 def test_notes_show_cells_as_they_are_written() -> None:
     table = frame("race,driver,position\n1,a,1\n1,b,\\N\n1,c,DNF\n2,b,1\n2,a,2\n2,c,3", typed=False)
     notes = PreferenceData.from_tables(answers=table).notes
-    assert "answers: 2 rows (DNF, \\N) are below all others of the event" in notes
+    assert "answers: below all others of the event: 2 rows (DNF, \\N)" in notes
 
 
 def test_the_items_of_times_in_several_cities_and_years_can_be_named() -> None:
@@ -209,7 +209,7 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ),
         (
             "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
-            "how strongly one is preferred.*above 0 are for 'item_a'",
+            "how strongly one is preferred.*above 0 are for 'item_a', and else",
             ["b>a; b>c; c>a", "a>b; c>b; a>c"],
         ),
         (
