@@ -41,7 +41,6 @@ _OPTIONAL = {
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
 _OF_PAIRS = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ)
 KNOWN = (*_OF_PAIRS, *dict.fromkeys(chain(*_LISTS)))
-_EXTREMES = ("best", "worst")
 # Names of the columns of the items that were shown, beside best and worst.
 _SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
 
@@ -139,7 +138,7 @@ def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
         ends = (table.labels(name) for name in pair_table(table, covariates).ends)
         return list(chain.from_iterable(zip(*ends, strict=True)))
     _check_list_form(table, form)
-    return list(_shown_items(table)[1]) if form[0] == "best" else table.labels("item")
+    return table.labels("item")
 
 
 class Pairs(NamedTuple):
@@ -256,15 +255,12 @@ def _list_form(table: Table) -> tuple[str, ...] | None:
 def _check_list_form(table: Table, form: tuple[str, ...]) -> None:
     """Refuse a table of lists that lacks a column of its form."""
     columns = list(table.frame.columns)
-    there = {"item_1" if _SHOWN(str(column)) else column for column in columns}
-    needed = (*form, "item_1") if form[0] == "best" else form
-    lacking = next((name for name in needed if name not in there), None)
+    lacking = next((name for name in form if name not in columns), None)
     if lacking is not None:
         raise DataError(
             f"{table.name}: there is no column {lacking!r} among {listed(columns)}; "
-            f"{_LISTS[form]} have the columns "
-            f"{', '.join(needed).replace('item_1', 'item_1, item_2, ...')}: rename yours, or say "
-            "which one it is in columns="
+            f"{_LISTS[form]} have the columns {', '.join(form)}: rename yours, or say which one it "
+            "is in columns="
         )
 
 
@@ -277,8 +273,6 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     """
     _check_list_form(table, form)
     what, all_columns = _LISTS[form], list(table.frame.columns)
-    if form[0] == "best":
-        form, table = ("list", "item", "place"), _orders_of_extremes(table)
     shared = [name for name in all_columns if name in _READ]
     refused = next((name for name in shared if name not in _OPTIONAL["place"]), None)
     if refused is not None:
@@ -290,8 +284,7 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     if lacking is not None:
         raise DataError(
             f"{table.name}: there is no column {lacking!r} with the covariate of each item; "
-            "orders and choices have it beside the item, "
-            "and tables of the best and the worst have none"
+            "orders and choices have it beside the item, and the best and the worst have none"
         )
     items, numbers, names = _members(table, form)
     places = (_places if form[0] == "list" else _chosen)(table, numbers, names)
@@ -321,8 +314,8 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
         columns["tie"] = np.where(tie, "true", "false") if table.text else tie
     for name in covariates:
         columns |= {f"{name}_winner": cells[name][above], f"{name}_loser": cells[name][below]}
-    used = {*form, *_EXTREMES, *shared, *covariates}
-    unused = [column for column in all_columns if column not in used and not _SHOWN(str(column))]
+    used = {*form, *shared, *covariates}
+    unused = [column for column in all_columns if column not in used]
     notes = [f"the rows were read as {what}"] if table.name != _RANKINGS else []
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
@@ -430,46 +423,6 @@ def _chosen(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.
 
     refuse_first((alone | (times != 1))[numbers], message)
     return np.where(chosen, 1, np.inf)
-
-
-def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
-    """Read the columns item_1, item_2, ...: the row and the label of each cell, row by row."""
-    columns = [column for column in table.frame.columns if _SHOWN(str(column))]
-    rows = [np.flatnonzero(~table.blank(column)) for column in columns]
-    labels = [table.labels(column, stated) for column, stated in zip(columns, rows, strict=True)]
-    at, items = np.concatenate(rows), list(chain(*labels))
-    order = np.argsort(at, kind="stable")
-    return at[order], [items[row] for row in order]
-
-
-def _orders_of_extremes(table: Table) -> Table:
-    """Turn a table of the best and the worst into orders: best 1, worst 3, all others 2."""
-    at, items = _shown_items(table)
-    shown_in = {*zip(at.tolist(), items, strict=True)}
-    reason = " is none of the items of the row; name one of them"
-    for column in _EXTREMES:
-        table.refuse(column, table.blank(column), reason)
-        wrong = [pair not in shown_in for pair in enumerate(table.labels(column))]
-        table.refuse(column, np.array(wrong), reason)
-    best, worst = map(table.labels, _EXTREMES)
-    refuse_first(
-        np.array([first == last for first, last in zip(best, worst, strict=True)]),
-        lambda row: (
-            f"{table.place(row)}: {shown(best[row])} is the best and the worst; correct one of the "
-            "two cells, or drop the row"
-        ),
-    )
-    index = table.frame.index
-    names = index if index.is_unique else pd.RangeIndex(len(index))
-    places = [
-        1 if item == best[row] else 3 if item == worst[row] else 2
-        for row, item in zip(at.tolist(), items, strict=True)
-    ]
-    columns = {"list": names.take(at), "item": label_column(items), "place": np.array(places)}
-    if table.text:
-        columns = {name: [str(cell) for cell in cells] for name, cells in columns.items()}
-    read = table.take(at)
-    return replace(read, frame=read.frame.assign(**columns))
 
 
 def _orders_of_rankings(rankings: Any) -> pd.DataFrame:

@@ -1,11 +1,10 @@
 """Ways to read a table of answers as orders, choices, or the best and the worst of several."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
-from operator import contains
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -305,60 +304,65 @@ def _is_apart(values: Floats, others: Floats) -> bool:
     return bool(far or (len(values) > 3 and (np.diff(values) == 1).all()))
 
 
-def _melted(sheet: Sheet, columns: Sequence[Any], are: str, label: Any = "") -> Table:
+def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) -> Table:
     """Return a row for each item of each list.
 
-    The columns are the places, the items or the lists (``are``); in the last case ``label`` is the
-    column of the items, and otherwise each row is a list.
+    The columns are the places, the items or the lists (``are``); each row is a list, but in the
+    last case, where ``more`` is the column of the items. With places, it may be the places of all
+    cells, shape (n, k).
     """
     cells = np.array([*map(sheet.cells, columns)], dtype=object).T
     rows, at = np.nonzero(cells != "")
-    read, names, places = (
-        sheet.table.take(rows),
-        np.array([*map(sheet.table.called, columns)], dtype=object)[at],
-        cells[rows, at],
-    )
-    lists, items = rows, names
+    read, places = sheet.table.take(rows), cells[rows, at]
+    index = sheet.table.frame.index
+    lists = index[rows] if index.is_unique else rows
+    items = np.array([*map(sheet.table.called, columns)], dtype=object)[at]
+    dropped = [*columns]
     if are == "place":
-        items, places = sheet.table.frame[columns].to_numpy(dtype=object)[rows, at], at + 1
+        items = sheet.table.frame[dropped].to_numpy(dtype=object)[rows, at]
+        places = at + 1 if more is None else more[rows, at]
     if are == "list":
-        lists, items = names, read.frame[label].to_numpy()
-    kept = read.frame.drop(columns=[*columns, *[label] * (are == "list")])
-    read = replace(read, frame=kept).assign(list=lists, item=items)
+        lists, items = items, read.frame[more].to_numpy()
+        dropped += [more]
+    read = replace(read, frame=read.frame.drop(columns=dropped)).assign(list=lists, item=items)
     return placed(sheet, read, [*map(str, places)])
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
     """Read the best and the worst of the items that were shown."""
+    names = {
+        name: words(name) if name in sheet.named else sheet.words(name) for name in sheet.columns
+    }
+    best, worst = ([name for name in names if {*names[name][:1]} & ends] for ends in (BEST, WORST))
     stems: dict[tuple[str, ...], list[Any]] = {}
-    for column in sheet.columns:
-        *stem, last = sheet.words(column) or ("",)
+    for column, (*stem, last) in names.items():
         if stem and re.fullmatch(r"\d+|[a-z]", last):
             stems.setdefault((*stem,), []).append(column)
-    best, worst = (
-        [name for name in sheet.columns if {*sheet.words(name)[:1]} & ends]
-        for ends in (BEST, WORST)
-    )
     for columns in stems.values():
-        if len(best) == len(worst) == 1 and len(columns) > 2:
-            ends = {"best": best[0], "worst": worst[0]}
-            names = {f"item_{number}": column for number, column in enumerate(columns, 1)}
+        if len(best) == len(worst) == 1 and len(columns) + ("best" in names) > 2:
+            shown = {f"item_{number}": column for number, column in enumerate(columns, 1)}
             yield Reading(
                 f"the best {best[0]!r} and the worst {worst[0]!r} of {listed(columns)}",
-                partial(_extremes, sheet, ends, names),
-                {**ends, **names},
+                partial(_extremes, sheet, (best[0], worst[0]), columns),
+                {"best": best[0], "worst": worst[0], **shown},
             )
 
 
-def _extremes(sheet: Sheet, ends: Mapping[str, Any], names: Mapping[str, Any]) -> Table:
-    """Return columns best, worst, item_1, item_2, ... with the labels of what was shown."""
-    columns = list(names.values())
-    read = sheet.table.rename({theirs: ours for ours, theirs in {**ends, **names}.items()})
-    items = sheet.table.frame[columns].to_numpy(dtype=object)
-    labels = [*zip(*map(sheet.cells, columns), strict=True)]
-    spots = {sheet.words(column)[-1:]: at for at, column in enumerate(columns)}
-    for name, column in ends.items():
-        at = [spots.get(words(cell)[-1:]) for cell in sheet.cells(column)]
-        if not all(map(contains, labels, sheet.cells(column))) and None not in at:
-            read = read.assign(**{name: items[range(len(at)), at]})
-    return read
+def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Table:
+    """Return orders of what was shown: best 1, worst 3, all others 2."""
+    labels = np.array([*map(sheet.cells, columns)], dtype=object).T
+    spots = np.array([sheet.words(column)[-1] for column in columns])
+    table, places = sheet.table, np.full(labels.shape, 2)
+    for place, column in zip((1, 3), ends, strict=True):
+        cells = sheet.cells(column)
+        here = labels == np.where(cells == "", None, cells)[:, np.newaxis]
+        by_name = spots == np.array([words(cell)[-1:] or ("",) for cell in cells])
+        if by_name.any(axis=1).all() and not here.any(axis=1).all():
+            here = by_name
+        reason = " is none of the items of the row; name one of them"
+        table.refuse(column, ~here.any(axis=1), reason)
+        reason = " is the best and the worst; correct one of the two cells, or drop the row"
+        table.refuse(column, (here & (places == 1)).any(axis=1), reason)
+        places[here] = place
+    bare = replace(sheet, table=replace(table, frame=table.frame.drop(columns=[*ends])))
+    return _melted(bare, columns, "place", places)

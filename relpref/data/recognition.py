@@ -45,7 +45,7 @@ from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
 
 # Names that ``columns`` may give beside those of the schema: of what an outcome is computed from.
-ASIDE = ("score", "first_score", "second_score")
+ASIDE = ("score", "first_score", "second_score", "best", "worst")
 _NO_ANSWERS = (
     "the columns {} are not recognized as answers; a table of answers has two columns of items and "
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
@@ -124,11 +124,10 @@ def _is_ours(sheet: Sheet) -> bool:
     if outcome in _PLAIN:
         plain = re.compile(_PLAIN[outcome]).fullmatch
         return outcome not in sheet.named and all(map(plain, {*cells}))
-    if outcome not in ("winner", "worst"):
+    if outcome != "winner":
         return True
-    ends = [name for name in sheet.columns if str(name).startswith("item_")] if form.rows else ends
     rows = zip(*map(sheet.cells, ends), strict=True)
-    return bool(ends) and all(map(contains, (("", *row) for row in rows), cells))
+    return all(map(contains, (("", *row) for row in rows), cells))
 
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
@@ -167,6 +166,10 @@ def _remedy(sheet: Sheet) -> str:
             f": better={sheet.better!r} is for times or points of the items of events, and no "
             "columns hold these; name them, as in columns={'list': 'race', 'item': 'name', "
             "'score': 'time'}"
+        )
+    if {"best", "worst"} <= {*sheet.columns}:
+        return (
+            ": there is no column 'item_1'; name the columns of what was shown item_1, item_2, ..."
         )
     if {"first", "second"} & {*sheet.columns}:
         return ""  # a missing column or a wrong cell, which is refused by its place
