@@ -105,10 +105,10 @@ def answer_table(
             values = (f"{name} is {' or '.join(values)}" for name, (values, _) in OPTIONS.items())
             raise DataError(f"{name}={option!r}: there is no such option; {', '.join(values)}")
     table = read_table(value, repeats=True) if is_path(value) else as_table(value, NAME)
-    there = table.frame.columns
+    header = table.frame.columns
     new = [
         f"{name} (column {at})" if again else name
-        for at, (name, again) in enumerate(zip(there, there.duplicated(), strict=True), 1)
+        for at, (name, again) in enumerate(zip(header, header.duplicated(), strict=True), 1)
     ]
     table = replace(table, frame=table.frame.set_axis(new, axis=1))
     named = dict(columns or {})
@@ -125,8 +125,8 @@ def answer_table(
         return table
     read = recognized(table, first, options)
     sided = with_sides(read, covariates, named)
-    unused = {*sided.frame.columns} - {*names, *filter(_SHOWN, map(str, there))}
-    check_repeats(table.name, [name for name in there if name not in unused])
+    unused = {*sided.frame.columns} - {*names, *filter(_SHOWN, map(str, header))}
+    check_repeats(table.name, [name for name in header if name not in unused])
     notes = (*sided.notes, *hints(sided, sides=read is not table))
     return replace(sided, notes=notes, recognized=True)
 

@@ -233,7 +233,7 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
 
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
-    size, whole = len(sheet.table.frame), not sheet.better
+    size, by_rank = len(sheet.table.frame), not sheet.better
 
     def ranked(cells: Collection[str]) -> bool:
         given = _given(cells)
@@ -244,12 +244,12 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         return ranked(cells) or (marked and cells.count("-1") == cells.count("1") == 1)
 
     def fits(cells: Collection[str]) -> bool:
-        return len(_given(cells)) > 1 and (ranked(cells) if whole else are_numbers(cells))
+        return len(_given(cells)) > 1 and (ranked(cells) if by_rank else are_numbers(cells))
 
     free = [
         column
         for column in sheet.columns
-        if column not in sheet.named and are_numbers(sheet.cells(column), whole=whole)
+        if column not in sheet.named and are_numbers(sheet.cells(column), whole=by_rank)
     ]
     ranks = [
         column
@@ -335,7 +335,8 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
     }
     best, worst = ([name for name in names if {*names[name][:1]} & ends] for ends in (BEST, WORST))
     stems: dict[tuple[str, ...], list[Any]] = {}
-    for column, (*stem, last) in names.items():
+    for column in names:
+        *stem, last = names[column] or ("",)
         if stem and re.fullmatch(r"\d+|[a-z]", last):
             stems.setdefault((*stem,), []).append(column)
     for columns in stems.values():

@@ -333,7 +333,8 @@ def tried_outcomes(
     for sides in RESULTS:
         add_words(sides, sign)
     for cell, *coded in CODED if numbers else ():
-        if cell in distinct:
+        # Scales of preference often begin at the first side, with numbers below 0.
+        if cell in distinct and (cell != "-1" or named or parts & BESIDE_LOSER):
             add_words(coded, 1.0 if cell == "2" else sign)
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
         add_words(("0", "1"), name="turned")
@@ -383,7 +384,7 @@ def _goals(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
     sides = [
         side[:2]
         for side in side_pairs(sheet, SIDES + _GOALS, sheet.columns)
-        if frozenset() < side.rest <= GOALS or side.marker in _GOALS
+        if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
     if "first_score" in sheet.named:
         sides = [("first_score", "second_score")]
@@ -432,7 +433,12 @@ def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, Mask]]:
 
 def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     """Return the pairs with their winners and ties, without rows that have no outcome."""
-    codes, used, table, notes = outcome.codes.copy(), list(outcome.used), sheet.table, list[str]()
+    codes, used, table, notes = (
+        outcome.codes.astype(float),
+        list(outcome.used),
+        sheet.table,
+        list[str](),
+    )
     if outcome.counts is not None:
         rows, sides = np.nonzero(outcome.counts.T)
         count = outcome.counts[sides, rows]
@@ -447,6 +453,8 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
             table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
         codes[marked] = 0.0 if tie else np.nan
         used.append(column)
+    for end in pair[:2]:
+        codes[[cell.lower() == "bye" for cell in sheet.cells(end)]] = np.nan
     rows = np.flatnonzero(np.isfinite(codes))
     if left_out := len(codes) - len(rows):
         notes.append(f"left out: {counted(left_out, 'row')} without an outcome")

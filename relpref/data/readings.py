@@ -83,7 +83,10 @@ OUTCOMES = terms(
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
-OF_SIDES = terms("winner, choice, chosen, preferred, better, pick, picked, selected, vote")
+OF_SIDES = terms(
+    "winner, choice, chosen, preferred, better, pick, picked, selected, vote, preference, prefer, "
+    "label, judgment, judgement, decision, selection, answer, response"
+)
 # Words in names of columns that name a side of each answer for another reason.
 DOUBTFUL = terms(
     """
@@ -95,7 +98,7 @@ DOUBTFUL = terms(
 GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
-    golos, reti, punkte, puntos, final, full, time, ft, match, game, g, team, total, p, player
+    golos, reti, punkte, puntos, final, full, ft, g, total
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -180,7 +183,7 @@ BESIDE = (
     | terms(
         """
     final, match, game, human, overall, full, ft, who, which, is, was, type, the, vote, wins,
-    win, won, prefer, preferred
+    win, won, prefer, preferred, p
     """
     )
 )
@@ -300,7 +303,8 @@ def _text(cell: Any) -> str:
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", str(trimmed(cell)))
+    cell = re.sub(r"^\u2212(?=\d)", "-", str(trimmed(cell)))
+    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", cell)
     return "" if cell in MISSING else cell
 
 
