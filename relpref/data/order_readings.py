@@ -335,8 +335,8 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
     }
     best, worst = ([name for name in names if {*names[name][:1]} & ends] for ends in (BEST, WORST))
     stems: dict[tuple[str, ...], list[Any]] = {}
-    for column in names:
-        *stem, last = names[column] or ("",)
+    for column, parts in names.items():
+        *stem, last = parts or ("",)
         if stem and re.fullmatch(r"\d+|[a-z]", last):
             stems.setdefault((*stem,), []).append(column)
     for columns in stems.values():

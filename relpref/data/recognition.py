@@ -169,8 +169,8 @@ def _remedy(sheet: Sheet) -> str:
         )
     if {"best", "worst"} <= {*sheet.columns}:
         return (
-            ": there is no column 'item_1'; name the columns of what was shown item_1, item_2, ...; "
-            "where each item has a row with marks, join these: "
+            ": there is no column 'item_1'; name the columns of what was shown item_1, item_2, "
+            "...; where each item has a row with marks, join these: "
             "table.assign(choice=table['best'] - table['worst'])"
         )
     if {"first", "second"} & {*sheet.columns}:
