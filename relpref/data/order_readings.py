@@ -94,9 +94,8 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
             if are_numbers(cells, whole=True):
                 yield Placing(f"orders by {called!r}", column, "place", cells)
         elif {*lower} <= TRUE | FALSE | {"-1"} and ("-1" in lower or parts & CHOSEN):
-            what, marks = "choices", ("1",)
-            if "-1" in lower:
-                what, marks = "the best and the worst", ("1", "3")
+            marks = ("1", "3") if "-1" in lower else ("1",)
+            what = "the best and the worst" if len(marks) > 1 else "choices"
             places = np.select([np.isin(lower, [*TRUE]), lower == "-1"], ["1", "3"], "2")
             yield Placing(f"{what} by {column!r}", column, "", places, marks)
 
@@ -189,7 +188,7 @@ def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) 
     read = replace(sheet.table, frame=sheet.table.frame.drop(columns=[placing.column, *key]))
     read = read.rename({item: "item"})
     lists = [*map(" / ".join, zip(*map(sheet.cells, key), strict=True))]
-    read = replace(read.assign(list=lists), given=read.given | called)
+    read = replace(read.assign(list=lists), given={**read.given, **called})
     return placed(sheet, read, placing.places)
 
 
@@ -356,7 +355,7 @@ def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Tabl
     table, places = sheet.table, np.full(labels.shape, 2)
     for place, column in zip((1, 3), ends, strict=True):
         cells = sheet.cells(column)
-        here = labels == np.where(cells == "", None, cells)[:, np.newaxis]
+        here = (labels == cells[:, np.newaxis]) & (labels != "")
         by_name = spots == np.array([words(cell)[-1:] or ("",) for cell in cells])
         if by_name.any(axis=1).all() and not here.any(axis=1).all():
             here = by_name

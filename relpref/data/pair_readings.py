@@ -263,8 +263,8 @@ def _read(
                 ways.append(codes)
                 codes = np.where(bad & (sheet.both_bad == "drop"), _VOID, codes)
                 turned = {"first": pair.second, "second": pair.first, "result": column}
-                columns = {"": {}, "turned": turned}.get(name, {name: column})
-                yield Outcome(described, codes, (column,), columns)
+                names: Any = {"": {}, "turned": turned}.get(name, {name: column})
+                yield Outcome(described, codes, (column,), names)
 
 
 def _fits(codes: Codes, least: float = 1) -> bool:

@@ -223,8 +223,9 @@ def _remedy(sheet: Sheet) -> str:
             "(--better low) if the lowest is the best, or better='high' (--better high)"
         )
     marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
-    rows = [*map(Counter, zip(*map(sheet.cells, marks), strict=True))]
-    if all(row["1"] == row["-1"] == 1 for row in rows) and _readings(replace(sheet, better="high")):
+    marked = map(Counter, zip(*map(sheet.cells, marks), strict=True))
+    once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
+    if once and _readings(replace(sheet, better="high")):
         return (
             f": each row has 1 and -1 once, in {listed(marks)}; if these are the best and the "
             "worst, say better='high' (--better high), and leave the cells of items that were not "

@@ -219,6 +219,7 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ),
         ("Ann,Bob\nBob,Cy\nCy,Ann", "a line of names above, such as winner,loser", []),
         ("this,that\na,b\nb,c", "'this', 'that' are not recognized as answers", []),
+        ("x,y,z\n5,3,1\n2,4,7", "'x', 'y', 'z' are not recognized as answers", []),
         ("name,price\na,1\nb,2", "'name', 'price' are not recognized as answers", []),
         ("one,two\nx,1", "'one', 'two' are not recognized as answers", []),
         ("model_a,model_b,winner_model_a,winner_model_b\nx,y,0,0", "add 'winner_tie'", []),
