@@ -108,7 +108,7 @@ def _groups(sheet: Sheet, key: Sequence[Any]) -> Integers:
 def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, ...], Any]]:
     """Return the columns that name the event and the item, each item once in an event."""
     free = [column for column in sheet.columns if column != placing.column]
-    events = [name for name in free if {*sheet.noun(name).split()} & EVENTS]
+    events = [name for name in free if sheet.noun(name) & EVENTS]
     events = ["list"] if "list" in free else events[:_MOST_EVENTS]
     others = [name for name in free if name not in (*events, "item")][:_MOST_EVENTS]
 
@@ -118,7 +118,7 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, .
             shared = placing.shared(groups) if (np.bincount(groups) > 1).all() else None
             if shared is not None:
                 # A race is no item of what a runner did in a year.
-                of_item = any({*sheet.noun(name).split()} & ITEMS for name in key)
+                of_item = any(sheet.noun(name) & ITEMS for name in key)
                 for item in _items(sheet, [name for name in free if name not in key], groups):
                     if item not in events or not of_item:
                         yield shared, -groups.max(), key, item
@@ -144,7 +144,7 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
         again = len({*cells}) < len(pairs) or groups.max() == 0
         if len(pairs) < len(cells) or "" in cells or not again:
             continue
-        noun, numeric = {*sheet.noun(column).split()}, is_numeric(cells)
+        noun, numeric = sheet.noun(column), is_numeric(cells)
         item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
         if column == "item" or not numeric or item or not noun:
             rank = 0 if column == "item" else numeric + (1 if item else 3)
@@ -253,7 +253,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     ranks = [
         column
         for column in free
-        if sheet.noun(column) not in EVENTS | {""} and not {*sheet.words(column)} & NOT_ITEMS
+        if not sheet.noun(column) <= EVENTS and not {*sheet.words(column)} & NOT_ITEMS
     ]
     doubtful = [column for column in free if column not in ranks][:_MOST_EVENTS]
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
@@ -267,7 +267,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     if few or (sheet.better and "score" in sheet.named):
         return
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
-    by_column |= any({*sheet.noun(column).split()} & ITEMS - EVENTS for column in named)
+    by_column |= any(sheet.noun(column) & ITEMS - EVENTS for column in named)
     by_column |= "item" in named
     labels = [
         column
@@ -288,7 +288,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
-    if "list" in named or any(sheet.noun(column) in EVENTS for column in named):
+    if "list" in named or any(frozenset() < sheet.noun(column) <= EVENTS for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}"

@@ -285,9 +285,9 @@ class Sheet:
         """Return the words of the name that a column was given."""
         return words(self.table.called(column))
 
-    def noun(self, column: Any) -> str:
+    def noun(self, column: Any) -> frozenset[str]:
         """Return the words of a name without those for numbers, such as ``race`` of ``raceId``."""
-        return " ".join(word for word in self.words(column) if word not in NUMBERS)
+        return frozenset(self.words(column)) - NUMBERS
 
     def cells(self, column: Any) -> NDArray[Any]:
         """Return the cells as text: no blanks around, whole numbers without decimals."""

@@ -217,7 +217,7 @@ def _remedy(sheet: Sheet) -> str:
                 f"compared: {_option(sheet, columns)}"
             )
     scored = _readings(replace(sheet, better="low"))
-    if len(scored) == 1 and any(sheet.noun(name) in EVENTS for name in sheet.columns):
+    if len(scored) == 1 and any(frozenset() < sheet.noun(name) <= EVENTS for name in sheet.columns):
         return (
             f": the table may be {scored[0].description.split(' (')[0]}; say better='low' "
             "(--better low) if the lowest is the best, or better='high' (--better high)"
@@ -262,7 +262,7 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
     for column in () if "rater" in columns else columns:
         lists = read.frame["list"] if "list" in columns else read.frame.index
         alike = (read.frame[column].groupby(lists).nunique() == 1).all()
-        if sheet.noun(column) in RATERS and alike and not read.blank(column).any():
+        if frozenset() < sheet.noun(column) <= RATERS and alike and not read.blank(column).any():
             option = column_option({"rater": called(column)})
             yield f"{called(column)!r} may say who answered: {option} uses it"
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():
