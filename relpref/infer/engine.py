@@ -32,8 +32,8 @@ from relpref.infer.large.fit import fit, fit_many
 from relpref.infer.plates import Averaged, Learned, learned, prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.sampling import UNMIXED, Density, sample
-from relpref.infer.self_check import checked
 from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters, judged_copies
+from relpref.infer.self_check import checked
 from relpref.infer.sites import Sites
 from relpref.limits import MAX_DENSE_ITEMS
 from relpref.linalg.arrays import ravel
@@ -400,15 +400,14 @@ class GaussianEngine:
             self.raise_unless_ok(result, report)
             everything = [program.fixed | row for row in rows]
             weights = softmax(prior_log_weights + evidences)
-            checked_ones = self._checked(program, components, everything, weights, report)
-            components, report, shift = checked_ones
+            final, report, shift = self._checked(program, components, everything, weights, report)
             log_evidence = None if log_evidence is None else log_evidence + shift
             fixed = {name: value for name, value in program.fixed.items() if name not in draws}
             kept = {name: np.stack([row[name] for row in rows]) for name in draws}
             return assemble(
                 layout,
                 fixed,
-                components,
+                final,
                 result,
                 report,
                 rng_key,
@@ -443,15 +442,16 @@ class GaussianEngine:
         weights: Floats,
         info: dict[str, Any],
     ) -> tuple[Sequence[Component], dict[str, Any], float]:
-        """Components that were compared with the exact posterior, ``info`` with what was seen, and
-        what is added to the log evidence.
+        """Compare components with the exact posterior.
+
+        Returns them, ``info`` with what was seen, and what is added to the log evidence.
         """
-        wanted = self.check
-        if wanted == "auto":  # other answers would be compiled for it
+        checks = self.check
+        if checks == "auto":  # other answers would be compiled for it
             plain = program.layout.portable and not program.layout.quadrature
-            wanted = plain and not self.at_mode
+            checks = plain and not self.at_mode
         usable = all(np.isfinite(component.log_evidence) for component in components)
-        if not (wanted and usable) or components[0].prior is None:
+        if not (checks and usable) or components[0].prior is None:
             return components, info, 0.0
         outcome = checked(program, components, values, weights)
         if not outcome.reliable:
@@ -558,13 +558,13 @@ class GaussianEngine:
         log_weights = points.prior_log_weights + [each.log_evidence for each in components]
         info |= judged(log_weights)
         weights, given = softmax(log_weights), [program.fixed | value for value in values]
-        components, info, shift = self._checked(program, components, given, weights, info)
+        final, info, shift = self._checked(program, components, given, weights, info)
         log_evidence = None if points.log_evidence is None else points.log_evidence + shift
         prior = points.prior_log_weights
         return assemble(
             layout,
             program.fixed,
-            components,
+            final,
             fitted.result,
             info,
             key,

@@ -172,6 +172,7 @@ def log_likelihoods(
     counts = np.array(shape.counts, np.float64)
     if layout.ordered:
         start = 0
+        likelihood: Any
         for likelihood, value, count in observations_of(program):
             rows = slice(start, start + value.size)
             start += value.size
@@ -312,8 +313,7 @@ class WeightedDraws(NamedTuple):
 def weighted_draws(
     posterior: Posterior, num_samples: int, rng: np.random.Generator, wider: float = 1.0
 ) -> Iterator[WeightedDraws]:
-    """Weighted draws, twice as many each time, up to 16 times ``num_samples`` or the memory.
-    """
+    """Weighted draws, twice as many each time, up to 16 times ``num_samples`` or the memory."""
     most = MAX_NUMBERS_OF_DRAWS // max(posterior.full.size, 1)
     parts: list[tuple[Floats, Floats]] = []
     with float64():

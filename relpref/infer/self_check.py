@@ -9,7 +9,7 @@ averages is added to them, and most of the error of the draws cancels.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,9 +178,7 @@ def checked(
     return Checked(moved, shift, f"{verdict}; put right by importance weights ({facts})", True)
 
 
-def _weighted(
-    targets: Sequence[_Target], weights: Floats, number: int, start: int
-) -> _Draws:
+def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: int) -> _Draws:
     """Draws of all sequences with their log weights, ``number`` in each."""
     size = targets[0].root.shape[0]
     degrees, widening = _PROPOSALS[size >= _FEW]
@@ -307,12 +305,12 @@ class _Contrasts:
         return cls(first, second, np.flatnonzero(alone))
 
     def means(self, means: Floats) -> Floats:
-        """Of vectors of shape (..., n)."""
+        """Means of the contrasts, by means of the latents, shape (..., n)."""
         gaps = means[..., self.first] - means[..., self.second]
         return np.concatenate([gaps, means[..., self.alone]], axis=-1)
 
     def variances(self, covariances: Floats) -> Floats:
-        """Of covariances of shape (..., n, n)."""
+        """Variances of the contrasts, by covariances of the latents, shape (..., n, n)."""
         diagonal = np.diagonal(covariances, axis1=-2, axis2=-1)
         both = diagonal[..., self.first] + diagonal[..., self.second]
         gaps = both - 2 * covariances[..., self.first, self.second]

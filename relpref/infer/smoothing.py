@@ -45,9 +45,9 @@ def smoothed(log_weights: Floats) -> Smoothed:
             k_hat[row] = -np.inf  # equal weights have no tail to be smoothed
         elif len(values) >= FEWEST:
             with np.errstate(all="ignore"):  # a tail that underflows
-                log_weights_of_row, shape = _with_smooth_tail(values - values.max())
-            if np.isfinite(shape) and np.all(np.isfinite(log_weights_of_row)):
-                weights[row], k_hat[row] = log_weights_of_row, shape
+                log_weights_of_row, tail = _with_smooth_tail(values - values.max())
+            if np.isfinite(tail) and np.all(np.isfinite(log_weights_of_row)):
+                weights[row], k_hat[row] = log_weights_of_row, tail
     weights -= logsumexp(weights, axis=-1, keepdims=True)
     shape = np.shape(log_weights)
     return Smoothed(weights.reshape(shape), k_hat.reshape(shape[:-1]))

@@ -20,9 +20,8 @@ from relpref.likelihoods.tilted import (
 )
 from relpref.linalg.arrays import namespace
 
-
-# Nodes of lists of two blocks, such as choices, whose probability is one integral over the line, and
-# of lists with ties, whose probability is an integral over the plane.
+# Nodes of lists of two blocks, such as choices, whose probability is one integral over the line,
+# and of lists with ties, whose probability is an integral over the plane.
 FEW_NODES = 32
 
 
@@ -171,7 +170,8 @@ class ListComparison(OfComparison):
         xp = namespace(gap, self.number)
         rows, present = self._rows()
         utility, block = self._slots(rows, present, gap)
-        which, nodes = slice(None), NODES
+        which: Any = slice(None)
+        nodes = NODES
         if xp is np:
             plain = np.max(block, initial=0) <= 1
             nodes = FEW_NODES if plain or self.sizes.tied else NODES // 2

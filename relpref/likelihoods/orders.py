@@ -22,11 +22,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.tilted import log_ndtr
-from relpref.linalg.arrays import fori_loop, namespace
+from relpref.linalg.arrays import Array, fori_loop, namespace
 
 NODES = 128  # of a grid; 0.1 apart where utilities are near each other
 _AT_ONCE = 2**22  # numbers of the grids of pairs of nodes that lie in memory together

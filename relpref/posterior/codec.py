@@ -29,8 +29,7 @@ from relpref.files import replaced
 from relpref.limits import require_memory
 from relpref.registry import Closed, Kind, find, known, name_of
 
-# 5: dataclasses by the names of their fields; `relpref.posterior.former` reads earlier ones
-SCHEMA, OLDEST = 5, 3
+SCHEMA = 5
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # arrays by name, and what JSON holds
 Arrays = Mapping[str, Any]
@@ -284,10 +283,8 @@ def decode(stored: Any, arrays: Arrays, path: str) -> Any:
                 array = array.astype(bool)
             if array.dtype.name != dtype:
                 raise StorageError(f"{path} is of the type {array.dtype}, not {shown(dtype)}")
-            return decode(array, arrays, path)
-        case np.ndarray():  # put there by `relpref.posterior.former`
-            stored.flags.writeable = False
-            return stored[()] if stored.ndim == 0 else stored
+            array.flags.writeable = False
+            return array[()] if array.ndim == 0 else array
         case {"slice": [int(start), int(stop)]}:
             return slice(start, stop)
         case {"sparse": dict(named)}:

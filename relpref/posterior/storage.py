@@ -11,8 +11,7 @@ import numpy as np
 
 from relpref.data.arrays import listed, shown
 from relpref.errors import StorageError
-from relpref.posterior.codec import OLDEST, SCHEMA, checksum, read, registered
-from relpref.posterior.former import upgraded
+from relpref.posterior.codec import SCHEMA, checksum, read, registered
 from relpref.registry import find
 
 
@@ -30,17 +29,17 @@ def load(path: str | os.PathLike[str], *, program: Any = None) -> Any:
         raise StorageError(
             f"{path} has schema {schema}; this relpref reads up to {SCHEMA}: install a newer one"
         )
-    if schema < OLDEST:
+    if schema < SCHEMA:
         raise StorageError(
-            f"{path} has schema {schema}, from before version 0.1; this relpref reads {OLDEST} to "
-            f"{SCHEMA}: fit again and save"
+            f"{path} has schema {schema}, from before version 0.1; this relpref reads {SCHEMA}: "
+            "fit again and save"
         )
     if attributes.get("relpref_sha256") != checksum(arrays, str(attributes.get("relpref"))):
         raise StorageError(
             f"{path} is damaged: its checksum does not fit; save the posterior again"
         )
     try:
-        return unpack(arrays, attributes["relpref"], program, int(schema))
+        return unpack(arrays, attributes["relpref"], program)
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from error
 
@@ -61,12 +60,10 @@ class _Arrays(dict[str, Any]):
         return super().get(name, default)
 
 
-def unpack(arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA) -> Any:
+def unpack(arrays: Mapping[str, Any], text: str, program: Any = None) -> Any:
     """Posterior from the arrays and the JSON of a file; refuses all that `arrays` cannot make."""
     try:
         content, watched = json.loads(text), _Arrays(arrays)
-        if schema < SCHEMA:
-            content = upgraded(content, watched, schema)
         cls = registered(("posterior",), f"posterior:{content['kind']}")
         posterior = cls.from_arrays(watched, content, program)
         if posterior.kind == "utilities" and posterior.belief is None:

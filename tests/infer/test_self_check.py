@@ -1,5 +1,6 @@
 """Fits that check themselves, against integrals over gaps."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ def test_check_is_refused_or_left_out() -> None:
     with pytest.raises(relpref.errors.DataError, match="check is 'yes'"):
         fit(choices(2), check="yes")
     labels = [f"i{k}" for k in range(151)]
-    rows, known = list(zip(labels, labels[1:], strict=False)), {"individual_amplitude": 1.0}
+    rows, known = list(pairwise(labels)), {"individual_amplitude": 1.0}
     assert "check" not in fit(rows, labels, fixed=known).info
     answers = [("a", "b"), ("b", "c")]
     assert "check" not in fit(answers, engine="Laplace").info

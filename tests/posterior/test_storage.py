@@ -19,16 +19,16 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 import relpref
 from relpref.data import PreferenceData
 from relpref.errors import StorageError
 from relpref.infer import EP, Posterior, UtilityPosterior, from_samples
-from relpref.kernels import GaussianProcess, SquaredExponential
+from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
 from relpref.models import xpgp
-from relpref.posterior import codec, storage
+from relpref.posterior import codec
 
 
 def measuring(values: Any) -> None:
@@ -378,74 +378,6 @@ def test_a_full_disk_leaves_the_process_and_the_earlier_file(saved: Path) -> Non
 def test_posteriors_are_of_their_own_type(kinds: dict[str, Any]) -> None:
     assert type(kinds["plain"]) is Posterior
     assert not hasattr(kinds["plain"], "ranking")
-
-
-OLD = Path(__file__).parent / "files" / "posterior_schema_3.nc"
-
-
-def test_a_file_of_schema_3_is_updated_and_refitted_without_a_linear_part(tmp_path: Path) -> None:
-    old: Any = relpref.load(OLD)
-    assert old.origin.kwargs["attribute_kernel"] == SquaredExponential()
-    assert old.origin.kwargs.get("individual", True)
-    again = old.update()  # with the stored hyperparameters
-    assert_allclose(again.mean(), old.mean(), atol=1e-6)
-    more = old.update([("e0", "e1")], hyperparameters="refit")
-    assert set(more.hyperparameters) == set(old.hyperparameters)
-    old.save(tmp_path / "new.nc")
-    with h5netcdf.File(tmp_path / "new.nc", "r") as file:
-        assert int(file.attrs["relpref_schema"]) == codec.SCHEMA
-    new: Any = relpref.load(tmp_path / "new.nc")
-    assert new.origin.kwargs["attribute_kernel"] == SquaredExponential()
-
-
-NEW_NODE = pd.DataFrame([[0.1, 0.3]], index=["new"], columns=["x", "y"])
-
-
-@pytest.mark.parametrize(
-    ("kind", "answer"),
-    [
-        ("utilities", lambda p: [p.ranking(), p.effects, p.update().ranking(ranks=False).round(5)]),
-        (
-            "lists",
-            lambda p: [p.ranking(), p.choose(["a", "b"]), pd.Series(p.data.comparisons.lists)],
-        ),
-        ("classes", lambda p: [p.predict_proba()]),
-        ("relation", lambda p: [p.mean(NEW_NODE), p.sd(NEW_NODE)]),
-        ("ranker", lambda p: [p.mean(), p.sd()]),
-    ],
-)
-def test_files_of_schema_4(
-    kind: str, answer: Callable[[Any], list[pd.DataFrame]], tmp_path: Path
-) -> None:
-    old: Any = relpref.load(OLD.parent / f"{kind}_schema_4.nc")
-    old.save(tmp_path / "new.nc")
-    new: Any = relpref.load(tmp_path / "new.nc")
-    assert repr(new) == repr(old) and dict(new.info) == dict(old.info)
-    for left, right in zip(answer(old), answer(new), strict=True):
-        assert left.notna().all(axis=None) and left.equals(right)
-    new.save(tmp_path / "again.nc")
-    assert (tmp_path / "again.nc").read_bytes() == (tmp_path / "new.nc").read_bytes()
-
-
-def test_the_tables_in_a_file_of_schema_4() -> None:
-    old: Any = relpref.load(OLD.parent / "utilities_schema_4.nc")
-    labels = ("a", ("b", 1), date(2024, 2, 29), 1.5)
-    answers = old.data.comparisons
-    assert old.data.labels == labels and list(old.data.relations) == ["next", "by"]
-    assert answers.raters == ("r", "s") and answers.groups == ("g", "h", "k")
-    assert answers.covariate_names == ("home", "length")
-    assert answers.tie is not None and answers.tie.tolist() == [False, False, True, False]
-    assert old.data.links["by"].targets == ("p", "q")
-    assert old.mean() == pytest.approx([4.490, 0.511, 0.193, -5.700], abs=1e-3)
-
-
-def test_a_file_from_before_lists_had_labels() -> None:
-    arrays, attributes = codec.read(OLD.parent / "lists_schema_4.nc")
-    content = json.loads(attributes["relpref"])
-    content["data"]["columns"].remove("list_label")
-    del content["data"]["lists"], arrays["data/list_label"]
-    old = storage.unpack(arrays, json.dumps(content), schema=4)
-    assert old.data.comparisons.lists == (0, 1)
 
 
 def test_labels_of_lists_in_earlier_files() -> None:
