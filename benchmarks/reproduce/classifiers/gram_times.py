@@ -135,6 +135,7 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
         panel.set(yscale="log", xlabel="rankings" if sizes else name)
         if sizes:
             panel.set(xscale="log", title=name)
+        panel.minorticks_off()
     panels[0, 0].plot(max(SIZES), PAPER, "kx", label="cut, paper")
     for panel in panels[:, 0]:
         panel.set_ylabel("CPU seconds")

@@ -50,13 +50,18 @@ def balanced(rankings: Rankings, number: int, seed: int) -> Rankings:
     return rankings[np.sort(np.concatenate([rng.choice(rows, each, replace=False) for rows in of]))]
 
 
-def compute(part: Part, quick: bool, engine: str = "ep") -> list[Row]:
+def compute(part: Part, quick: bool) -> list[Row]:
     """All kernels, for one setting and one seed."""
+    return runs(part, QUICK_NUMBER if quick else NUMBER)
+
+
+def runs(part: Part, number: int, engine: str = "ep") -> list[Row]:
+    """The same with a number of rankings and an engine."""
     setting, seed = str(part[0]), int(part[1])
     which, home, censor = SETTINGS[setting]
     known = sushi.load(which)
     rankings = known.rankings.with_labels(np.where(known.users[home] == 1, "west", "east"))
-    drawn = balanced(rankings, QUICK_NUMBER if quick else NUMBER, seed)
+    drawn = balanced(rankings, number, seed)
     keep = HEAVIEST if which == "b" else None
     rows = judged(censor(drawn, seed), seed, LANDMARKS[which], keep, engine)
     for row in rows:

@@ -18,7 +18,9 @@ from benchmarks.reproduce.rows import Row
 from relpref.classifiers.base import ENGINES
 from relpref.infer import EP
 
-SETTINGS = ("small, full", "small, top-6", "large, interleaving")
+# Numbers of rankings: of the large set fewer, because its kernels are sampled.
+SETTINGS = {"small, full": 2500, "small, top-6": 2500, "large, interleaving": 1000}
+TICKS = (1, 2, 5, 10, 20)
 
 
 @dataclass(eq=False, repr=False)
@@ -46,9 +48,10 @@ ENGINES["recorded"] = Recorded
 
 def compute(part: Part, quick: bool) -> list[Row]:
     """A row for each evaluation of each kernel; the constant classifier has one."""
+    number = sushi.QUICK_NUMBER if quick else SETTINGS[str(part[0])]
     return [
         {name: row[name] for name in ("kernel", "f1")} | {"evaluation": at, "log_evidence": value}
-        for row in sushi.compute(part, quick, engine="recorded")
+        for row in sushi.runs(part, number, engine="recorded")
         for at, value in enumerate(row.get("log_evidence", [None]), 1)
     ]
 
@@ -74,7 +77,7 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """Above the log evidence, a line for each seed; below F1, dashed that of the constant answer."""
+    """Above the log evidence, a line for each seed; below F1, dashed for the constant answer."""
     panels = figure.subplots(2, len(SETTINGS))
     for (above, below), setting in zip(panels.T, SETTINGS, strict=True):
         for at, kernel in enumerate((*NAMES, CONSTANT)):
@@ -85,8 +88,10 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
                 continue
             for _, run in runs:
                 above.semilogx(run["evaluation"], run["log_evidence"], f"C{at}", linewidth=0.8)
-            below.violinplot(scores, [at], showmeans=True, points=30)
+            below.violinplot(scores, [at], showextrema=False, showmeans=True, points=16)
         above.set(title=setting, xlabel="evaluations")
+        above.set_xticks(TICKS, TICKS)
+        above.minorticks_off()
         below.set_xticks(range(len(NAMES)), NAMES)
     panels[0, 0].set_ylabel("log evidence")
     panels[1, 0].set_ylabel("F1")
