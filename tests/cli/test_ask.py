@@ -11,8 +11,8 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -402,49 +402,42 @@ def test_keys(monkeypatch: pytest.MonkeyPatch, pressed: bytes, meaning: str | No
     os.close(terminal)
 
 
-def test_stopped_and_gone_on() -> None:
+@contextmanager
+def listening() -> Iterator[tuple[Any, int, Any]]:
+    """A process that reads keys, its terminal, and the terminal's state before and after."""
     terminal, program = pty.openpty()
-    cooked = termios.tcgetattr(program)
-    with subprocess.Popen(
-        [sys.executable, "-c", KEYS],
-        stdin=program,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.getcwd()},
-    ) as process:
+    before = termios.tcgetattr(program)
+    command, environment = [sys.executable, "-c", KEYS], os.environ | {"PYTHONPATH": os.getcwd()}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=program, stdout=pipe, env=environment) as process:
         assert process.stdout is not None and process.stdout.readline() == b"listening\n"
-        listening = termios.tcgetattr(program)
+        assert termios.tcgetattr(program) != before
+        yield process, program, before
+    assert termios.tcgetattr(program) == before
+    os.close(terminal)
+    os.close(program)
+
+
+def test_stopped_and_gone_on() -> None:
+    with listening() as (process, program, cooked):
+        raw = termios.tcgetattr(program)
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
         termios.tcsetattr(program, termios.TCSANOW, cooked)  # as the shell does
         process.send_signal(signal.SIGCONT)
         assert process.stdout.readline() == b"redraw\n"
-        assert termios.tcgetattr(program) == listening != cooked
+        assert termios.tcgetattr(program) == raw
         process.terminate()
-    assert termios.tcgetattr(program) == cooked
-    os.close(terminal)
-    os.close(program)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
 def test_a_terminal_is_left_as_it_was(end: signal.Signals) -> None:
-    terminal, program = pty.openpty()
-    before = termios.tcgetattr(program)
-    with subprocess.Popen(
-        [sys.executable, "-c", KEYS],
-        stdin=program,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.getcwd()},
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"listening\n"
-        assert termios.tcgetattr(program) != before
+    with listening() as (process, *_):
         process.send_signal(end)
         try:
             assert process.wait(30) == -end
         finally:
             process.kill()
-    assert termios.tcgetattr(program) == before
-    os.close(terminal)
-    os.close(program)
 
 
 SLOW = """
