@@ -129,14 +129,16 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
     for panel, name in zip(panels.flat, PANELS, strict=False):
         for at, kernel in enumerate(KERNELS):
             mine = rows[(rows["panel"] == name) & (rows["kernel"] == kernel)].sort_values("value")
-            style = f"C{at}.-" if kernel not in ENUMERATED else f"C{at - 2}.--"
-            panel.plot(mine["value"], mine["seconds"], style, label=kernel, markersize=4)
+            style = f"C{at}.-" if kernel not in ENUMERATED else f"C{at - 2}--"
+            panel.plot(mine["value"], mine["seconds"], style, label=kernel)
         sizes = PANELS[name][0] is SIZES
         panel.set(yscale="log", xlabel="rankings" if sizes else name)
         if sizes:
             panel.set(xscale="log", title=name)
         panel.minorticks_off()
-    panels[0, 0].plot(max(SIZES), PAPER, "kx", label="cut, paper")
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_formatter("{x:g}")
+    panels[0, 0].plot(max(SIZES), PAPER, "kx")
     for panel in panels[:, 0]:
         panel.set_ylabel("CPU seconds")
     panels[1, 3].axis("off")

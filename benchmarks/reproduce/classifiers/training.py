@@ -88,7 +88,7 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
                 continue
             for _, run in runs:
                 above.semilogx(run["evaluation"], run["log_evidence"], f"C{at}", linewidth=0.8)
-            below.violinplot(scores, [at], showextrema=False, showmeans=True, points=16)
+            below.violinplot(scores, [at], showextrema=False, showmeans=True, points=12)
         above.set(title=setting, xlabel="evaluations")
         above.set_xticks(TICKS, TICKS)
         above.minorticks_off()
