@@ -39,7 +39,7 @@ PANELS: dict[str, tuple[Sequence[int], Callable[[Rankings, int], Rankings]]] = {
     "blocks": (FEWER, lambda full, blocks: full[:NUMBER].coarsened(blocks, 0)),
     "ranked dishes": (FEWER, lambda full, length: full[:NUMBER].subset(length, 0)),
 }
-QUICK = ("full", "top-3", "k of top-k")
+QUICK = ("full", "k of top-k")
 
 
 def signs(positions: Any) -> Any:
