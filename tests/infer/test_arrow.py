@@ -48,11 +48,11 @@ SEVERAL = Rows(3 * MIXED, 6)
 FEW = Rows([[0, 1, 2], [0, 1, 1]], 1, 5)
 
 
-def prior(unit: Any) -> tuple[Any, Any]:
+def prior(unit: Any) -> Any:
     amplitude = numpyro.sample("amplitude", dist.HalfNormal(2.0))
     scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
-    kernel = Dense(jnp.square(amplitude) * jnp.asarray(unit))
-    return scale, numpyro.sample("utility", GaussianProcess(kernel))
+    covariance = Dense(jnp.square(amplitude) * jnp.asarray(unit))
+    return scale, numpyro.sample("utility", GaussianProcess(covariance))
 
 
 def exact(rows: Rows, unit: Any, kind: Any = ProbitComparison) -> None:
