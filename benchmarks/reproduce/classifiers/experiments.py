@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.reproduce.classifiers import (
+    cut_features,
     dishes,
     drug_target,
     gram_times,
     landmarks,
+    submodular,
     sushi,
     training,
 )
@@ -14,5 +16,14 @@ from benchmarks.reproduce.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.EXPERIMENT.name: one.EXPERIMENT
-    for one in (dishes, sushi, training, gram_times, drug_target, landmarks)
+    for one in (
+        dishes,
+        sushi,
+        training,
+        gram_times,
+        drug_target,
+        landmarks,
+        cut_features,
+        submodular,
+    )
 }

@@ -1,4 +1,4 @@
-"""Classifiers with three kernels, judged on the same rankings held out, and the constant one beside
+"""Classifiers with four kernels, judged on the same rankings held out, and the constant one beside
 them.
 """
 
@@ -15,7 +15,7 @@ from relpref import Rankings
 from relpref.classifiers import RankingGPClassifier
 from relpref.kernels import item_graph
 
-NAMES = ("cut", "kendall", "mallows")
+NAMES = ("cut", "kendall", "mallows", "concave")
 CONSTANT = "constant"
 SCORES = ("accuracy", "auc", "log_loss", "f1")
 TEST_SHARE = 0.2
@@ -27,6 +27,7 @@ def judged(
     mallows_landmarks: int,
     keep: float | None = None,
     engine: str = "ep",
+    names: tuple[str, ...] = NAMES,
 ) -> list[Row]:
     """Train on four fifths, judge on the rest: a row for each kernel, one for the constant
     classifier.
@@ -40,19 +41,21 @@ def judged(
     mallows_landmarks : int
         How many rankings stand for all others in the Mallows kernel, whose features these are.
     keep : float, optional
-        Share of the heaviest edges of the item graph that are kept for the cut kernel; all by
-        default.
+        Share of the heaviest edges of the item graph that are kept for the kernels that have one;
+        all by default.
     engine : str
         Of the classifiers. Rows hold the log evidence, or its history where the engine records it.
+    names : tuple of str
+        Of the kernels.
     """
     train, test = train_test_split(
         rankings, test_size=TEST_SHARE, random_state=seed, stratify=rankings.label
     )
     rows: list[Row] = [{"kernel": CONSTANT} | constant_class(train.label, test.label)]
-    for name in NAMES:
+    for name in names:
         graph = (
             item_graph(rankings.items.standardized_attributes(), keep=keep)
-            if name == "cut"
+            if name in ("cut", "concave")
             else None
         )
         classifier = RankingGPClassifier(name, graph=graph, engine=engine)

@@ -55,15 +55,15 @@ def compute(part: Part, quick: bool) -> list[Row]:
     return runs(part, QUICK_NUMBER if quick else NUMBER)
 
 
-def runs(part: Part, number: int, engine: str = "ep") -> list[Row]:
-    """The same with a number of rankings and an engine."""
+def runs(part: Part, number: int, **options: Any) -> list[Row]:
+    """The same with a number of rankings and options of `judged`."""
     setting, seed = str(part[0]), int(part[1])
     which, home, censor = SETTINGS[setting]
     known = sushi.load(which)
     rankings = known.rankings.with_labels(np.where(known.users[home] == 1, "west", "east"))
     drawn = balanced(rankings, number, seed)
     keep = HEAVIEST if which == "b" else None
-    rows = judged(censor(drawn, seed), seed, LANDMARKS[which], keep, engine)
+    rows = judged(censor(drawn, seed), seed, LANDMARKS[which], keep, **options)
     for row in rows:
         note(
             f"{setting}, seed {seed}, {row['kernel']}: accuracy {row['accuracy']:.3f}, log loss "
