@@ -129,6 +129,17 @@ def hyperparameters() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
+def samples(hyperparameters: dict[str, Any]) -> dict[str, Any]:
+    """Eight draws of the sites."""
+    rng = np.random.default_rng(0)
+    drawn = {
+        name: np.exp(rng.normal(0, 0.1, (8, *np.shape(value))))
+        for name, value in hyperparameters.items()
+    }
+    return drawn | {"utility": rng.standard_normal((8, NUM_ITEMS))}
+
+
+@pytest.fixture(scope="session")
 def labels() -> list[str]:
     return [f"e{row}" for row in range(NUM_ITEMS)]
 

@@ -115,7 +115,9 @@ def draw(experiment: Experiment, kept: Rows, stem: Path) -> Path | None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    with matplotlib.rc_context({"svg.hashsalt": experiment.name, "font.size": 9}):
+    # Text that is not drawn as paths keeps the files small.
+    text = {"svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9}
+    with matplotlib.rc_context({"svg.hashsalt": experiment.name, **text}):
         figure = pyplot.figure(figsize=experiment.size, layout="constrained")
         experiment.draw(kept.rows, figure)
         paths = [stem.with_suffix(f".{ending}") for ending in FORMATS]

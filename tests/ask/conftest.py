@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -189,6 +190,11 @@ class Visitor:
     def do(self, what: str, rater: str = "ann") -> Any:
         """Press one of its buttons."""
         return self.send(self.form(rater) | {"do": what}, rater)
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
 
 
 @pytest.fixture(scope="session")

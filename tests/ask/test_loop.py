@@ -38,11 +38,6 @@ def made(fit: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def run(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "run"))
-
-
-@pytest.fixture
 def loop(run: Path) -> Iterator[Loop]:
     with opened(run) as found:
         yield found

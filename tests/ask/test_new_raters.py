@@ -1,6 +1,5 @@
 """People who are new to a run whose answers name their raters: in the loop and on the page."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,6 @@ def made(fit: Any) -> Any:
     table["tie"], table["rater"] = [False, False, True, False] * 2, ["ann", "bob"] * 4
     held = {"individual_amplitude": 1, "tie_margin": 0.3, "rater_margin_spread": 0.3}
     return fit("", table.to_csv(index=False), "--margins rater", **held)
-
-
-@pytest.fixture
-def run(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "run"))
 
 
 @pytest.fixture

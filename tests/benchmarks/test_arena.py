@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import softmax
 
 from benchmarks.arena import FACTORS, KINDS, Votes, by_likelihood, log_probabilities, ours
 
@@ -15,9 +16,7 @@ def simulated(kind: str) -> tuple[Votes, np.ndarray]:
     log_p = np.asarray(
         log_probabilities(kind, rng.normal(0, 0.5, SIZE), np.array([-0.5]), PAIRS, 0)
     )
-    count = rng.multinomial(
-        4000, np.exp(log_p.astype(float)) / np.exp(log_p.astype(float)).sum(1)[:, None]
-    )
+    count = rng.multinomial(4000, softmax(log_p.astype(float), axis=1))
     return Votes([f"m-{number}" for number in range(SIZE)], PAIRS, count), log_p
 
 

@@ -17,21 +17,13 @@ def made_up() -> pd.DataFrame:
     """Every score but random falls twice as fast on the first simulator, and not at all on the
     second.
     """
-    rows = []
-    for simulator, strategy, seed, number in itertools.product(
-        ("attributes", "graph"), ("bald", "random"), range(4), range(11)
-    ):
-        speed = {"random": 1, "bald": 2 if simulator == "attributes" else 0}[strategy]
-        value = 0.5 - 0.02 * speed * number + 0.01 * seed
-        row = {
-            "simulator": simulator,
-            "strategy": strategy,
-            "block": 0,
-            "seed": seed,
-            "answers": number,
-        }
-        rows.append(row | dict.fromkeys(simulators.MEASURES, value))
-    return pd.DataFrame(rows)
+    runs = ["attributes", "graph"], ["bald", "random"], [0], range(4), range(11)
+    names = ["simulator", "strategy", "block", "seed", "answers"]
+    rows = pd.MultiIndex.from_product(runs, names=names).to_frame(index=False)
+    bald = np.where(rows["simulator"] == "graph", 0, 2)
+    speed = np.where(rows["strategy"] == "random", 1, bald)
+    value = 0.5 - 0.02 * speed * rows["answers"] + 0.01 * rows["seed"]
+    return rows.assign(**dict.fromkeys(simulators.MEASURES, value))
 
 
 def test_answers_needed_stand_in_the_table() -> None:

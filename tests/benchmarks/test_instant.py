@@ -41,9 +41,8 @@ def test_the_slow_have_one_turn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_row_has_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instant, "SMALL", (12, 20))
-    monkeypatch.setattr(instant, "MIDDLE", (14, 25))
-    monkeypatch.setattr(instant, "WARM", 1)
+    for name, value in {"SMALL": (12, 20), "MIDDLE": (14, 25), "WARM": 1}.items():
+        monkeypatch.setattr(instant, name, value)
     found = list(instant.rows(("warm", "commands"), repeats=1))
     assert len(found) == 16
     assert all(float(cells[1]) > 0 for cells in found)

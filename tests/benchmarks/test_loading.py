@@ -17,17 +17,10 @@ def test_every_format_holds_the_same_links(
     labels = np.array([f"user{position}" for position in range(30)], dtype=object)
     file = tmp_path / f"links{ending}"
     loading.write(file, ending, labels, 100)
-    source, target = np.concatenate(list(loading.pieces(30, 100)), axis=1)
-    expected = {
-        frozenset(ends)
-        for ends in zip(source.tolist(), target.tolist(), strict=True)
-        if len(set(ends)) == 2
-    }
+    ends = np.concatenate(list(loading.pieces(30, 100)), axis=1)
+    expected = {pair for pair in map(frozenset, ends.T.tolist()) if len(pair) == 2}
     graph = PreferenceData.from_tables(list(labels), relations={"links": file}).relations["links"]
-    found = {
-        frozenset(ends) for ends in zip(graph.source.tolist(), graph.target.tolist(), strict=True)
-    }
-    assert found == expected
+    assert set(map(frozenset, np.stack([graph.source, graph.target], 1).tolist())) == expected
 
 
 @pytest.mark.slow

@@ -11,11 +11,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from benchmarks.reproduce.classifiers import (
     cut_features,
     dishes,
+    gram_times,
     ranking_kernels,
     submodular,
     sushi,
+    training,
 )
 from relpref.data_loaders import rank_dishes
+from relpref.kernels import Kendall
+from relpref.models import ranking_classifier
 
 
 def test_the_five_kinds_are_what_they_are_called() -> None:
@@ -66,17 +70,10 @@ def test_the_code_gives_the_features_of_the_paper() -> None:
 
 
 def fake(names: tuple[str, ...], parts: Sequence[tuple[object, ...]]) -> pd.DataFrame:
+    kernels = pd.DataFrame({"kernel": [*ranking_kernels.NAMES, ranking_kernels.CONSTANT]})
     scores = dict.fromkeys((*ranking_kernels.SCORES, "seconds"), 0.5)
-    return pd.DataFrame(
-        [
-            dict(zip(names, part, strict=True))
-            | {"kernel": kernel}
-            | scores
-            | {"accuracy": 0.5 + 0.1 * at}
-            for part in parts
-            for at, kernel in enumerate((*ranking_kernels.NAMES, ranking_kernels.CONSTANT))
-        ]
-    )
+    scores["accuracy"] = 0.5 + 0.1 * kernels.index
+    return pd.DataFrame(parts, columns=names).merge(kernels.assign(**scores), how="cross")
 
 
 def test_tables_average_over_seeds() -> None:
@@ -87,3 +84,26 @@ def test_tables_average_over_seeds() -> None:
     assert "| large, interleaving | mallows | 0.700 ± 0.000 |" in text
     text = submodular.markdown(fake(("setting", "seed"), submodular.parts(False)))
     assert "| dishes, top-3 | concave | 0.800 ± 0.000 | 0.500 ± 0.000 |" in text
+
+
+@pytest.mark.parametrize("name", gram_times.ENUMERATED)
+@pytest.mark.parametrize("panel", ["top-3", "4 blocks"])
+def test_enumeration_agrees_with_the_kernels(panel: str, name: str) -> None:
+    rankings = gram_times.PANELS[panel][1](rank_dishes(9, 1.0), 3)
+    gram = gram_times.KERNELS[name.split(",")[0]](rankings)
+    assert_allclose(gram_times.KERNELS[name](rankings), gram, atol=1e-6)
+
+
+def test_a_series_ends_above_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gram_times, "LIMIT", 0.0)
+    panel, kernel = "top-3", "Kendall, enumerated"
+    rows = pd.DataFrame(gram_times.compute((panel, kernel), quick=True))
+    text = gram_times.markdown(rows.assign(panel=panel, kernel=kernel))
+    assert "| Kendall, enumerated | NA | NA |" in text
+
+
+def test_the_search_is_recorded() -> None:
+    engine = training.Recorded(ranking_classifier, hyperparameters="maximize")
+    posterior = engine.run(0, rank_dishes(40, 1.0), kernel=Kendall())
+    first, *_, last = posterior.info["history"]
+    assert first < posterior.log_evidence == pytest.approx(last, abs=1e-3)

@@ -20,15 +20,11 @@ def item_table(**changes: Any) -> Any:
 
 def answers(*pairs: Any, **columns: Any) -> Any:
     pairs = pairs or ("ab", "bc", "ab")
-    return pd.DataFrame(
-        {"winner": [w for w, _ in pairs], "loser": [x for _, x in pairs], **columns}
-    )
+    return pd.DataFrame(map(list, pairs), columns=["winner", "loser"]).assign(**columns)
 
 
 def links(*pairs: Any, **columns: Any) -> Any:
-    return pd.DataFrame(
-        {"source": [s for s, _ in pairs], "target": [t for _, t in pairs], **columns}
-    )
+    return pd.DataFrame(map(list, pairs), columns=["source", "target"]).assign(**columns)
 
 
 def example(**changes: Any) -> Any:

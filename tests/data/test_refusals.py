@@ -15,15 +15,11 @@ def item_table(**changes: Any) -> Any:
 
 def answers(*pairs: Any, **columns: Any) -> Any:
     pairs = pairs or ("ab", "bc", "ab")
-    return pd.DataFrame(
-        {"winner": [w for w, _ in pairs], "loser": [x for _, x in pairs], **columns}
-    )
+    return pd.DataFrame(map(list, pairs), columns=["winner", "loser"]).assign(**columns)
 
 
 def pairs(*pairs: Any, **columns: Any) -> Any:
-    return pd.DataFrame(
-        {"first": [w for w, _ in pairs], "second": [x for _, x in pairs], **columns}
-    )
+    return pd.DataFrame(map(list, pairs), columns=["first", "second"]).assign(**columns)
 
 
 def example(items: Any = None, comparisons: Any = None) -> Any:

@@ -30,15 +30,15 @@ FIXED = {
 def data() -> PreferenceData:
     """A ring, and answers by two raters about half of it."""
     rng = np.random.default_rng(4)
-    labels = [f"e{row}" for row in range(N)]
+    labels = np.array([f"e{row}" for row in range(N)])
     items = pd.DataFrame({"x": rng.standard_normal(N)}, index=labels)
-    links = pd.DataFrame({"source": labels, "target": labels[1:] + labels[:1]})
+    links = pd.DataFrame({"source": labels, "target": np.roll(labels, -1)})
     first = rng.integers(0, N // 2, M)
     second = (first + rng.integers(1, N // 2, M)) % (N // 2)
     answers = pd.DataFrame(
         {
-            "winner": [labels[2 * row] for row in first],
-            "loser": [labels[2 * row] for row in second],
+            "winner": labels[2 * first],
+            "loser": labels[2 * second],
             "rater": np.where(np.arange(M) % 2, "ann", "ben"),
         }
     )

@@ -51,15 +51,15 @@ def truth(chance: Any) -> tuple[Any, Any, float]:
     axis = np.linspace(-6, 6, 61)
     white = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
     utility = white @ np.linalg.cholesky(COVARIANCE).T
-    log_weight = -0.5 * np.sum(white**2, axis=1)
+    log_weight = -0.5 * (white**2).sum(axis=1)
     for winner, loser, count in TABLE.itertuples(index=False):
         gap = utility[:, LABELS.index(winner)] - utility[:, LABELS.index(loser)]
         log_weight += count * np.log(chance(gap))
-    top = log_weight.max()
-    weight = np.exp(log_weight - top)
-    evidence = top + np.log(weight.sum()) + 3 * np.log(axis[1] - axis[0]) - 1.5 * np.log(2 * np.pi)
-    mean = weight @ utility / weight.sum()
-    return mean, np.sqrt(weight @ (utility - mean) ** 2 / weight.sum()), evidence
+    total = special.logsumexp(log_weight)
+    weight = np.exp(log_weight - total)
+    evidence = total + 3 * np.log(axis[1] - axis[0]) - 1.5 * np.log(2 * np.pi)
+    mean = weight @ utility
+    return mean, np.sqrt(weight @ (utility - mean) ** 2), evidence
 
 
 def test_a_contradicting_answer_has_a_negative_precision(fitted: Any) -> None:

@@ -43,7 +43,7 @@ def games(
             "first": names[first],
             "second": names[second],
             "winner": names[np.where(won, first, second)],
-            "home": np.where(home > 0, names[first], np.where(home < 0, names[second], None)),
+            "home": np.choose(home + 1, [names[second], None, names[first]]),
             "length_first": length[0],
             "length_second": length[1],
         }

@@ -111,13 +111,8 @@ def test_the_same_call_gives_the_same_tree(posterior: Any, tree: Any) -> None:
 
 
 def test_draws_of_a_sampler_are_handed_over(
-    data: PreferenceData, hyperparameters: dict[str, Any], tmp_path: Any
+    data: PreferenceData, samples: dict[str, Any], tmp_path: Any
 ) -> None:
-    rng = np.random.default_rng(0)
-    samples = {
-        name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()
-    }
-    samples["utility"] = rng.standard_normal((8, 12))
     told = {"diverging": np.arange(8) == 5, "num_steps": np.arange(8)}
     posterior = from_samples(samples, xpgp, data, num_chains=2, extra_fields=told)
     posterior.save(tmp_path / "draws.nc")

@@ -238,7 +238,7 @@ def looks(number: int = 40, seed: int = 0) -> pd.DataFrame:
             "second": names[second],
             "winner": names[np.where(won, first, second)],
             "rater": np.array(["ann", "bob", "cem"], dtype=object)[rater],
-            "home": np.where(home > 0, names[first], np.where(home < 0, names[second], None)),
+            "home": np.choose(home + 1, [names[second], None, names[first]]),
             "length_first": length[0],
             "length_second": length[1],
             "style_first": style[0],

@@ -40,13 +40,8 @@ def measuring(values: Any) -> None:
 
 @pytest.fixture(scope="module")
 def kinds(
-    posterior: Any, maximised: Any, data: PreferenceData, hyperparameters: dict[str, Any]
+    posterior: Any, maximised: Any, data: PreferenceData, samples: dict[str, Any]
 ) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    samples = {
-        name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()
-    }
-    samples["utility"] = rng.standard_normal((8, 12))
     return {
         "fixed": posterior,
         "maximised": maximised,

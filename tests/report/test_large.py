@@ -20,19 +20,17 @@ N = 40
 @pytest.fixture(scope="module")
 def posterior() -> UtilityPosterior:
     rng = np.random.default_rng(4)
-    labels = [f"e{row}" for row in range(N)]
+    labels = np.array([f"e{row}" for row in range(N)])
     items = pd.DataFrame({"x": rng.standard_normal(N)}, index=labels)
-    links = pd.DataFrame({"source": labels, "target": labels[1:] + labels[:1]})
+    links = pd.DataFrame({"source": labels, "target": np.roll(labels, -1)})
     first = rng.integers(0, N, 24)
     second = (first + rng.integers(1, N, 24)) % N
-    answers = pd.DataFrame(
-        {"winner": [labels[i] for i in first], "loser": [labels[i] for i in second]}
-    )
+    answers = pd.DataFrame({"winner": labels[first], "loser": labels[second]})
     data = PreferenceData.from_tables(items, answers, {"cites": links})
     names = ("attributes_amplitude", "attributes_lengthscale", "cites_amplitude", "cites_range")
     found = EP(
         xpgp,
-        fixed={**dict.fromkeys(names, 1.0), "attributes_linear_share": 0.5},
+        fixed=dict.fromkeys(names, 1.0) | {"attributes_linear_share": 0.5},
         structure="sparse",
     ).run(0, data)
     assert isinstance(found, UtilityPosterior)

@@ -6,13 +6,24 @@ from benchmarks.reproduce.classifiers import (
     cut_features,
     dishes,
     drug_target,
+    gram_times,
     landmarks,
     submodular,
     sushi,
+    training,
 )
 from benchmarks.reproduce.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.EXPERIMENT.name: one.EXPERIMENT
-    for one in (dishes, sushi, drug_target, landmarks, cut_features, submodular)
+    for one in (
+        dishes,
+        sushi,
+        training,
+        gram_times,
+        drug_target,
+        landmarks,
+        cut_features,
+        submodular,
+    )
 }

@@ -22,7 +22,12 @@ TEST_SHARE = 0.2
 
 
 def judged(
-    rankings: Rankings, seed: int, mallows_landmarks: int, keep: float | None = None
+    rankings: Rankings,
+    seed: int,
+    mallows_landmarks: int,
+    keep: float | None = None,
+    engine: str = "ep",
+    names: tuple[str, ...] = NAMES,
 ) -> list[Row]:
     """Train on four fifths, judge on the rest: a row for each kernel, one for the constant
     classifier.
@@ -38,28 +43,34 @@ def judged(
     keep : float, optional
         Share of the heaviest edges of the item graph that are kept for the kernels that have one;
         all by default.
+    engine : str
+        Of the classifiers. Rows hold the log evidence, or its history where the engine records it.
+    names : tuple of str
+        Of the kernels.
     """
     train, test = train_test_split(
         rankings, test_size=TEST_SHARE, random_state=seed, stratify=rankings.label
     )
     rows: list[Row] = [{"kernel": CONSTANT} | constant_class(train.label, test.label)]
-    for name in NAMES:
+    for name in names:
         graph = (
             item_graph(rankings.items.standardized_attributes(), keep=keep)
             if name in ("cut", "concave")
             else None
         )
-        classifier = RankingGPClassifier(name, graph=graph)
+        classifier = RankingGPClassifier(name, graph=graph, engine=engine)
         if name == "mallows":
             classifier.set_params(landmarks=mallows_landmarks)
         begin = time.perf_counter()
         classifier.fit(train)
         chance = classifier.predict_proba(test)[:, 1]
+        posterior = classifier.posterior_
         rows.append(
             {
                 "kernel": name,
                 **judge(test.label, chance),
-                "amplitude": classifier.posterior_.hyperparameters["amplitude"],
+                "log_evidence": posterior.info.get("history", posterior.log_evidence),
+                "amplitude": posterior.hyperparameters["amplitude"],
                 "landmark_error": classifier.landmark_error_,
                 "sampling_error": classifier.sampling_error_,
                 "seconds": time.perf_counter() - begin,

@@ -52,14 +52,18 @@ def balanced(rankings: Rankings, number: int, seed: int) -> Rankings:
 
 def compute(part: Part, quick: bool) -> list[Row]:
     """All kernels, for one setting and one seed."""
+    return runs(part, QUICK_NUMBER if quick else NUMBER)
+
+
+def runs(part: Part, number: int, **options: Any) -> list[Row]:
+    """The same with a number of rankings and options of `judged`."""
     setting, seed = str(part[0]), int(part[1])
     which, home, censor = SETTINGS[setting]
     known = sushi.load(which)
     rankings = known.rankings.with_labels(np.where(known.users[home] == 1, "west", "east"))
-    drawn = balanced(rankings, QUICK_NUMBER if quick else NUMBER, seed)
-    rows = judged(
-        censor(drawn, seed), seed, LANDMARKS[which], keep=HEAVIEST if which == "b" else None
-    )
+    drawn = balanced(rankings, number, seed)
+    keep = HEAVIEST if which == "b" else None
+    rows = judged(censor(drawn, seed), seed, LANDMARKS[which], keep, **options)
     for row in rows:
         note(
             f"{setting}, seed {seed}, {row['kernel']}: accuracy {row['accuracy']:.3f}, log loss "

@@ -193,9 +193,8 @@ def lattice(side: int, shortcuts: int = 0) -> Any:
     links = scipy.sparse.kron(path, eye) + scipy.sparse.kron(eye, path)
     ends = np.random.default_rng(0).integers(0, side * side, (2, shortcuts))
     links = links + scipy.sparse.coo_array((np.ones(shortcuts), ends), shape=links.shape)
-    return scipy.sparse.csr_array(
-        scipy.sparse.triu(links + links.T, 1) + scipy.sparse.triu(links + links.T, 1).T
-    )
+    upper = scipy.sparse.triu(links + links.T, 1)
+    return scipy.sparse.csr_array(upper + upper.T)
 
 
 def test_what_suits_the_graph(monkeypatch: Any) -> None:
