@@ -19,11 +19,14 @@ from relpref.infer.arrow import Arrow, ArrowSpace
 from relpref.infer.call import Values
 from relpref.infer.gradient import (
     bends,
+    constants,
     dual_vector,
     filled,
     filled_pull,
     noise_surrogates,
+    powers,
     prior_surrogate,
+    pull_of_answers,
     tilted,
 )
 from relpref.infer.host_space import HostSpace
@@ -31,7 +34,7 @@ from relpref.infer.joint import joint_of, joint_on_host
 from relpref.infer.layout import Layout, Observation, Reading
 from relpref.infer.program import Program
 from relpref.infer.rows import DenseRows
-from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, cavities, run
+from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, by_rows, cavities, run
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
@@ -88,8 +91,8 @@ class Approximation(NamedTuple):
     answers: Callable[[], tuple[Partial, Array | None]]
 
 
-# Tilted moments of every row, from means and variances of the cavities.
-Moments = Callable[[Array, Array], TiltedMoments]
+# Tilted moments of every row, from means and variances of the cavities and powers.
+Moments = Callable[..., TiltedMoments]
 # Arguments are a problem, sites to start from, a tolerance and a number of sweeps.
 Approximate = Callable[[Problem, Sites, Any, Any], Approximation]
 
@@ -105,6 +108,7 @@ class Prior(NamedTuple):
     gaussian: Known | None  # sites of rows whose likelihood is Gaussian
     log_concave: Array  # of each row, shape (m,)
     counts: Array
+    power: Array  # of each row's likelihood, see `relpref.infer.gradient.powers`
     noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
     projection: Array | None = None  # A, shape (m, n), unless the program has it
     # Likelihoods and values of the answers, where JAX sees all that they consist of.
@@ -137,7 +141,7 @@ def evaluate(
     with np.errstate(all="ignore"):
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
         sizes = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
-        full, moments = on_host(program, unconstrained)
+        full, moments, held = on_host(program, unconstrained)
         prior = cut(full, program.layout)
         rows: Any = program.rows if prior.projection is None else DenseRows(prior.projection)
         # In the order of the layout; JAX sorts dictionaries.
@@ -163,7 +167,8 @@ def evaluate(
                 arrow, shape, unconstrained, lambda array: filled(array, sizes["m"])
             )
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
-        problem = Problem(space, rows, *answers, bending, joint, dear)
+        power = prior.power if program.layout.repeated else 1.0
+        problem = Problem(space, rows, *answers, bending, joint, dear, power, held)
         result = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, result, prior)
         if whole:
@@ -178,24 +183,43 @@ def evaluate(
     return evidence
 
 
-def on_host(program: Program, unconstrained: Values) -> tuple[Prior, Moments]:
-    """The compiled program's prior and tilted moments, as arrays of NumPy.
+def on_host(
+    program: Program, unconstrained: Values
+) -> tuple[Prior, Moments, Callable[..., tuple[Any, ...]]]:
+    """The compiled program's prior, tilted moments and constants of the answers' surrogate.
 
-    The prior has all rows of padded data, the moments are those of the rows of ``program``.
+    They are arrays of NumPy. The prior has all rows of padded data, the moments are those of the
+    rows of ``program``.
     """
     shape, m = program.compiled, program.layout.num_rows
     full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
+    size = shape.layout.num_rows
+    direct = full.observations and all(
+        hasattr(observation.likelihood, "powered") for observation in full.observations
+    )
 
-    def moments(mean: Array, variance: Array) -> TiltedMoments:
-        cavity = (filled(array, shape.layout.num_rows) for array in (mean, variance))
-        tilted_moments = (
-            _tilted(full.observations, full.offset, *cavity)
-            if full.observations
-            else _tilted_by(shape, unconstrained, *cavity)
-        )
+    def of_all(mean: Array, variance: Array, power: Any) -> tuple[Any, ...]:
+        if not isinstance(power, float):
+            power = np.concatenate([power, np.ones(size - m)])
+        return filled(mean, size), filled(variance, size), power
+
+    def moments(mean: Array, variance: Array, power: Any = 1.0) -> TiltedMoments:
+        given = of_all(mean, variance, power)
+        if direct:
+            tilted_moments = tilted(full.observations, full.offset, *given)
+        elif full.observations:
+            tilted_moments = _tilted(full.observations, full.offset, *given)
+        else:
+            tilted_moments = _tilted_by(shape, unconstrained, *given)
         return TiltedMoments(*(np.asarray(moment)[:m] for moment in tilted_moments))
 
-    return full, moments
+    def held(mean: Array, variance: Array, power: Any, weight: Array) -> tuple[Any, ...]:
+        given = (*of_all(mean, variance, power), filled(weight, size))
+        if direct:
+            return constants(full.observations, full.offset, *given)
+        return _constants_by(shape, unconstrained, *given)
+
+    return full, moments, held
 
 
 def traced(*trees: Any) -> bool:
@@ -228,6 +252,7 @@ def cut(prior: Prior, layout: Layout) -> Prior:
         gaussian=jax.tree.map(lambda array: array[:m], prior.gaussian),
         log_concave=prior.log_concave[:m],
         counts=prior.counts[:m],
+        power=prior.power[:m],
         noise=tuple(sd[:m] for sd in prior.noise),
         projection=None if projection is None else projection[:m, :n],
     )
@@ -294,6 +319,7 @@ def prior_of(program: Program, reading: Reading, projection: bool = False) -> Pr
         gaussian=known_sites(observations, reading.offset),
         log_concave=np.concatenate(concave),
         counts=jnp.concatenate([observation.counts for observation in observations]),
+        power=powers(observations),
         noise=reading.noise,
         projection=reading.projection.rows(jnp.eye(len(reading.location))) if projection else None,
     )
@@ -309,10 +335,16 @@ def _compiled_prior(program: Program, unconstrained: Values) -> Prior:
 
 @lazy_jit
 def _tilted_by(
-    program: Program, unconstrained: Values, mean: Array, variance: Array
+    program: Program, unconstrained: Values, mean: Array, variance: Array, power: Any
 ) -> TiltedMoments:
     reading = program.read(unconstrained)
-    return tilted(reading.observations, reading.offset, mean, variance)
+    return tilted(reading.observations, reading.offset, mean, variance, power)
+
+
+@lazy_jit
+def _constants_by(program: Program, unconstrained: Values, *given: Any) -> tuple[Any, ...]:
+    reading = program.read(unconstrained)
+    return constants(reading.observations, reading.offset, *given)
 
 
 @lazy_jit
@@ -443,7 +475,9 @@ def prepared(program: Program, reading: Reading, prior: Prior, dual: bool) -> Pr
     if program.layout.joint and program.arrow is not None:
         joint = joint_of(program.arrow, reading)
     answers = prior.counts, moments, prior.log_concave, prior.gaussian
-    return Problem(space, projection, *answers, bending, joint)
+    power = prior.power if program.layout.repeated else 1.0
+    held = partial(constants, reading.observations, reading.offset)
+    return Problem(space, projection, *answers, bending, joint, True, power, held)
 
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
@@ -482,16 +516,18 @@ def expectation_propagation(
     problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any
 ) -> Approximation:
     """Run expectation propagation from the given sites."""
-    fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
-    cavity, xp = cavities(problem.counts, fit.sites, fit.marginals), namespace(problem.counts)
+    whole, sites = by_rows(problem, sites)
+    fit, log_normalizer, info = run(whole, sites, tolerance, max_sweeps)
+    cavity, xp = cavities(whole.counts, fit.sites, fit.marginals), namespace(problem.counts)
     gaussian = problem.gaussian
     closed = xp.zeros(problem.counts.shape, bool) if gaussian is None else gaussian.rows
-    counts = xp.where(closed, 0.0, problem.counts)  # of the rows that are iterated
+    counts = xp.where(closed, 0.0, whole.counts)  # of the rows that are iterated
     log_evidence = (
         log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
         - fit.marginals.log_determinant
         + 0.5 * xp.vdot(counts * fit.sites.shift, fit.marginals.mean)
     )
+    fit = fit._replace(sites=Sites(*(part / problem.power for part in fit.sites)))
     if gaussian is not None:
         # A Gaussian's density at its peak, and −½ y β: the quadratic terms −½ τ y² + ½ ν·mean,
         # which would cancel, taken together.
@@ -503,17 +539,15 @@ def expectation_propagation(
     mean = xp.where(closed, fit.marginals.mean, cavity.mean)
     variance = xp.where(closed, 0.0, cavity.variance)
     spread = xp.where(closed, 0.5 * fit.marginals.variance, 0.0)
-    answers = Partial(_pull_of_answers, problem.counts, mean, variance, spread)
-    return Approximation(fit, log_evidence, info, lambda: (answers, None))
 
+    def answers() -> tuple[Partial, Array | None]:
+        # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
+        # constant.
+        assert problem.held is not None
+        held = problem.held(mean, variance, problem.power, whole.counts)
+        return Partial(pull_of_answers, mean, variance, spread, held), None
 
-def _pull_of_answers(
-    counts: Array, mean: Array, variance: Array, spread: Array, moving: Reading
-) -> Array:
-    # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
-    # constant.
-    moments = tilted(moving.observations, moving.offset, mean, variance)
-    return jnp.vdot(counts, moments.log_normalizer - spread * moments.curvature)
+    return Approximation(fit, log_evidence, info, answers)
 
 
 def log_evidence_of_sites(
