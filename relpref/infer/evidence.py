@@ -3,7 +3,7 @@
 They are computed for any engine; that of expectation propagation is here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -167,7 +167,7 @@ def evaluate(
                 arrow, shape, unconstrained, lambda array: filled(array, sizes["m"])
             )
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
-        power = prior.power if program.layout.repeated else 1.0
+        power = (prior.power,) if program.layout.repeated else ()
         problem = Problem(space, rows, *answers, bending, joint, dear, power, held)
         result = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, result, prior)
@@ -198,13 +198,12 @@ def on_host(
         hasattr(observation.likelihood, "powered") for observation in full.observations
     )
 
-    def of_all(mean: Array, variance: Array, power: Any) -> tuple[Any, ...]:
-        if not isinstance(power, float):
-            power = np.concatenate([power, np.ones(size - m)])
-        return filled(mean, size), filled(variance, size), power
+    def of_all(arrays: Sequence[Array], powers: Sequence[Array]) -> list[Any]:
+        spare = np.ones(size - m)
+        return [filled(array, size) for array in arrays] + [np.r_[n, spare] for n in powers]
 
-    def moments(mean: Array, variance: Array, power: Any = 1.0) -> TiltedMoments:
-        given = of_all(mean, variance, power)
+    def moments(mean: Array, variance: Array, *power: Array) -> TiltedMoments:
+        given = of_all((mean, variance), power)
         if direct:
             tilted_moments = tilted(full.observations, full.offset, *given)
         elif full.observations:
@@ -213,8 +212,8 @@ def on_host(
             tilted_moments = _tilted_by(shape, unconstrained, *given)
         return TiltedMoments(*(np.asarray(moment)[:m] for moment in tilted_moments))
 
-    def held(mean: Array, variance: Array, power: Any, weight: Array) -> tuple[Any, ...]:
-        given = (*of_all(mean, variance, power), filled(weight, size))
+    def held(mean: Array, variance: Array, weight: Array, *power: Array) -> tuple[Any, ...]:
+        given = of_all((mean, variance, weight), power)
         if direct:
             return constants(full.observations, full.offset, *given)
         return _constants_by(shape, unconstrained, *given)
@@ -334,15 +333,13 @@ def _compiled_prior(program: Program, unconstrained: Values) -> Prior:
 
 
 @lazy_jit
-def _tilted_by(
-    program: Program, unconstrained: Values, mean: Array, variance: Array, power: Any
-) -> TiltedMoments:
+def _tilted_by(program: Program, unconstrained: Values, *given: Array) -> TiltedMoments:
     reading = program.read(unconstrained)
-    return tilted(reading.observations, reading.offset, mean, variance, power)
+    return tilted(reading.observations, reading.offset, *given)
 
 
 @lazy_jit
-def _constants_by(program: Program, unconstrained: Values, *given: Any) -> tuple[Any, ...]:
+def _constants_by(program: Program, unconstrained: Values, *given: Array) -> tuple[Any, ...]:
     reading = program.read(unconstrained)
     return constants(reading.observations, reading.offset, *given)
 
@@ -475,7 +472,7 @@ def prepared(program: Program, reading: Reading, prior: Prior, dual: bool) -> Pr
     if program.layout.joint and program.arrow is not None:
         joint = joint_of(program.arrow, reading)
     answers = prior.counts, moments, prior.log_concave, prior.gaussian
-    power = prior.power if program.layout.repeated else 1.0
+    power = (prior.power,) if program.layout.repeated else ()
     held = partial(constants, reading.observations, reading.offset)
     return Problem(space, projection, *answers, bending, joint, True, power, held)
 
@@ -527,7 +524,8 @@ def expectation_propagation(
         - fit.marginals.log_determinant
         + 0.5 * xp.vdot(counts * fit.sites.shift, fit.marginals.mean)
     )
-    fit = fit._replace(sites=Sites(*(part / problem.power for part in fit.sites)))
+    for power in problem.power:
+        fit = fit._replace(sites=Sites(*(part / power for part in fit.sites)))
     if gaussian is not None:
         # A Gaussian's density at its peak, and −½ y β: the quadratic terms −½ τ y² + ½ ν·mean,
         # which would cancel, taken together.
@@ -544,7 +542,7 @@ def expectation_propagation(
         # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
         # constant.
         assert problem.held is not None
-        held = problem.held(mean, variance, problem.power, whole.counts)
+        held = problem.held(mean, variance, whole.counts, *problem.power)
         return Partial(pull_of_answers, mean, variance, spread, held), None
 
     return Approximation(fit, log_evidence, info, answers)

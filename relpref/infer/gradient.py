@@ -82,15 +82,16 @@ def constants(
     offset: Array,
     mean: Array,
     variance: Array,
-    power: Any,
     weight: Array,
+    *power: Array,
 ) -> tuple[Any, ...]:
-    """What the surrogate of the answers holds constant, for each observation."""
+    """What the surrogate of the answers holds constant, for each observation.
+
+    The weights and powers of rows, which are 1 if they are not given, if it knows nothing else.
+    """
     return tuple(
-        likelihood.constants(value, *rest)
-        if hasattr(likelihood, "constants")
-        else (rest[3], rest[2])
-        for likelihood, value, *rest in _cut(observations, offset + mean, variance, power, weight)
+        likelihood.constants(value, *rest) if hasattr(likelihood, "constants") else tuple(rest[2:])
+        for likelihood, value, *rest in _cut(observations, offset + mean, variance, weight, *power)
     )
 
 
@@ -104,8 +105,8 @@ def pull_of_answers(
         if hasattr(likelihood, "surrogate"):
             total = total + likelihood.surrogate(*rest, part)
         else:
-            weight, power = part
-            moments = powered(likelihood, *rest[:3], power)
+            weight, *power = part
+            moments = powered(likelihood, *rest[:3], *power)
             share = moments.log_normalizer - rest[3] * moments.curvature
             total = total + jnp.sum(weight * share)
     return total

@@ -105,7 +105,7 @@ class OfMembers:
         total = top + xp.log(xp.sum(xp.exp(joint - top), axis=0))
         return Known(xp.exp(joint - total), total, each)
 
-    def _each(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+    def _each(self, value: Array, mean: Array, variance: Array, power: Any = 1.0) -> TiltedMoments:
         """Moments at every node, shape (K, m)."""
         if hasattr(self.each, "powered"):
             moments: TiltedMoments = self.each.powered(*self._spread(value, mean, variance, power))
@@ -140,14 +140,14 @@ class OfMembers:
         return TiltedMoments(share[row], gradient, xp.square(gradient) - second)
 
     def constants(
-        self, value: Array, mean: Array, variance: Array, power: Any, weight: Array
+        self, value: Array, mean: Array, variance: Array, weight: Array, *power: Array
     ) -> Any:
         """See `relpref.likelihoods.Comparison.constants`."""
-        probability = self.known(value, mean, variance, power).probability[:, self.members.row]
+        probability = self.known(value, mean, variance, *power).probability[:, self.members.row]
         if hasattr(self.each, "constants"):
-            rows = self._spread(value, mean, variance, power)
-            return self.each.constants(*rows, probability * weight)
-        return probability * weight, power
+            value, mean, variance, *power = self._spread(value, mean, variance, *power)
+            return self.each.constants(value, mean, variance, probability * weight, *power)
+        return probability * weight, *power
 
     def surrogate(
         self, value: Array, mean: Array, variance: Array, spread: Array, constants: Any
@@ -158,8 +158,8 @@ class OfMembers:
                 *self._spread(value, mean, variance, spread), constants
             )
             return total
-        weight, power = constants
-        return jnp.vdot(weight, self._each(value, mean, variance, power).log_normalizer)
+        weight, *power = constants
+        return jnp.vdot(weight, self._each(value, mean, variance, *power).log_normalizer)
 
 
 def _sums(rows: Array, members: Members) -> Array:

@@ -91,10 +91,10 @@ class Problem(NamedTuple):
     # Whether a factorization costs more than a few held sweeps; otherwise these come only after
     # many fresh ones.
     holding: bool = True
-    # n of the likelihoods p^n that have one site each, shape (m,), 1.0 if it is 1 for all rows; a
-    # row stands for counts/n of them.
-    power: Any = 1.0
-    # From cavities, powers and weights to what the surrogate of the answers holds constant.
+    # n of the likelihoods p^n that have one site each, shape (m,), of which a row stands for
+    # counts/n; empty if n is 1 for all rows.
+    power: tuple[Array, ...] = ()
+    # From cavities, weights and powers to what the surrogate of the answers holds constant.
     held: Callable[..., tuple[Any, ...]] | None = None
 
 
@@ -151,11 +151,16 @@ def with_known(known: Known | None, sites: Sites) -> Sites:
 
 def by_rows(problem: Problem, sites: Sites) -> tuple[Problem, Sites]:
     """The problem whose rows are p^n, with its sites from those of single answers."""
-    power, moments = problem.power, problem.tilted
-    if not isinstance(power, float):
-        moments = partial(moments, power=power)
-    whole = problem._replace(counts=problem.counts / power, tilted=moments, power=1.0)
-    return whole, Sites(*(part * power for part in sites))
+    for power in problem.power:
+        moments = partial(_powered, problem.tilted, power)
+        problem = problem._replace(counts=problem.counts / power, tilted=moments, power=())
+        sites = Sites(*(part * power for part in sites))
+    return problem, sites
+
+
+def _powered(moments: Any, power: Array, mean: Array, variance: Array) -> TiltedMoments:
+    result: TiltedMoments = moments(mean, variance, power)
+    return result
 
 
 def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:

@@ -181,7 +181,7 @@ class Comparison(TreeDistribution):
         return once
 
     def constants(
-        self, value: Array, mean: Array, variance: Array, power: Array, weight: Array
+        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
     ) -> Constants:
         """What `surrogate` holds constant at a cavity.
 

@@ -147,10 +147,10 @@ class ListComparison(OfComparison):
         )
 
     def constants(
-        self, value: Array, mean: Array, variance: Array, power: Array, weight: Array
+        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
     ) -> Constants:
         """See `Comparison.constants`."""
-        return self.single.constants(value, mean, variance, power, weight)
+        return self.single.constants(value, mean, variance, weight, power)
 
     def surrogate(
         self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants

@@ -36,7 +36,7 @@ _WEAK = 1e-7  # variance that an answer takes, below which derivatives at the me
 
 
 def powered(
-    likelihood: Any, value: Array, mean: Array, variance: Array, power: Any
+    likelihood: Any, value: Array, mean: Array, variance: Array, power: Any = 1.0
 ) -> TiltedMoments:
     """Moments of p^n of any likelihood under the cavity; n is ``power``, 1.0 or shape (m,)."""
     if hasattr(likelihood, "powered"):

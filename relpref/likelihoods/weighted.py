@@ -62,10 +62,10 @@ class WeightedComparison(OfComparison):
         return chosen
 
     def constants(
-        self, value: Array, mean: Array, variance: Array, power: Array, weight: Array
+        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
     ) -> Constants:
         """See `Comparison.constants`."""
-        return self.single.constants(value, mean, variance, power * self.weight, weight)
+        return self.single.constants(value, mean, variance, weight, power * self.weight)
 
     def surrogate(
         self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants

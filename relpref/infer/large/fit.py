@@ -215,7 +215,7 @@ def fit_many(
             reading.entry,
             reading.counts,
             moments,
-            power=np.asarray(powers(observations)),
+            power=(np.asarray(powers(observations)),),
             shared=reading.shared,
             start=None if start is None else Sites(start["precision"], start["shift"]),
             tol=max(engine.options["tol"], _TOLERANCE),

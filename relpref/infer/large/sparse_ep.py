@@ -21,7 +21,7 @@ from relpref.posterior.gaussian import key_words
 from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
-Tilted = Callable[[Any, Any], TiltedMoments]
+Tilted = Callable[..., TiltedMoments]
 Progress = Callable[[int, float], object]
 
 _STEP = 1e-4  # relative, of a difference quotient
@@ -54,7 +54,7 @@ def fit(
     counts: ArrayLike,
     tilted: Tilted,
     *,
-    power: Any = 1.0,
+    power: tuple[Any, ...] = (),
     shared: Shared | None = None,
     start: Sites | None = None,
     tol: float = 1e-6,
@@ -80,8 +80,8 @@ def fit(
         How many identical answers each row stands for.
     tilted : callable
         From cavity means and variances, shape (m,) each, and ``power`` to `TiltedMoments`.
-    power : Array, optional
-        n of the likelihoods p^n that have one site each, shape (m,).
+    power : tuple of array, shape (m,)
+        n of the likelihoods p^n that have one site each; empty if it is 1 for all.
     shared : Shared, optional
         The noise that rows share, if they share any.
     start : Sites, optional
@@ -110,8 +110,8 @@ def fit(
     with float64():
         draws, no_map = None, None  # type: Any, Any
 
-        def on_host(mean: Floats, variance: Floats, **power: Any) -> TiltedMoments:
-            return TiltedMoments(*map(np.asarray, tilted(mean, variance, **power)))
+        def on_host(*given: Floats) -> TiltedMoments:
+            return TiltedMoments(*map(np.asarray, tilted(*given)))
 
         if not exact:
             words = key_words(key)
@@ -129,7 +129,8 @@ def fit(
             ended = ended._replace(result=result, sweeps=sweeps, residual=residual, damping=damping)
             if sweeps and not result.empty:
                 ended = _concluded(problem, fitted, log_normalizer, ended)
-                ended = ended._replace(sites=Sites(*(part / power for part in ended.sites)))
+                for n in power:
+                    ended = ended._replace(sites=Sites(*(part / n for part in ended.sites)))
         except InferenceError as error:
             ended = ended._replace(result=Result.iterations_not_converged, detail=str(error))
         except np.linalg.LinAlgError as error:
