@@ -206,13 +206,13 @@ class Question:
             variance = projection.multiply(projection @ part.scale).sum(axis=1)
             marginals = Marginals(mean, variance, np.zeros(()))
             sites = Sites(part.precision, part.shift)
-            cavity = cavities_of_answers(self._counts, prior.power, sites, marginals)
-            less = np.where(prior.power > 1, prior.power - 1, 1.0)
-            rest, all_answers = (moments(*cavity, power) for power in (less, prior.power))
+            cavity, power = cavities_of_answers(self._counts, prior.power, sites, marginals)
+            less = np.where(power > 1, power - 1, 1.0)
+            rest, all_answers = (moments(*cavity, number) for number in (less, power))
             left = cavity.mean + cavity.variance * rest.gradient
             spread = cavity.variance - np.square(cavity.variance) * rest.curvature
             step = np.divide(left - mean, variance, out=0 * mean, where=variance > 0)
-            rows = (prior.power > 1) & np.isnan(apart[at, 0])
+            rows = (power > 1) & np.isnan(apart[at, 0])
             apart[at][:, rows] = np.stack([left + prior.offset, spread, step])[:, rows]
             score = all_answers.log_normalizer - rest.log_normalizer
             self._repeated[at, rows] = score[rows]
@@ -310,10 +310,8 @@ class Question:
                 integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
             mean, variance = moments[:, :-1]
             prior, at_cavity, _ = on_host(program, {})
-            power = prior.power
-            cavity = cavities_of_answers(
-                counts, power, sites, Marginals(mean, variance, np.zeros(()))
-            )
+            around = Marginals(mean, variance, np.zeros(()))
+            cavity, power = cavities_of_answers(counts, prior.power, sites, around)
             sites = Sites(*(power * each for each in sites))
             log_normalizer = at_cavity(*cavity, power).log_normalizer
             single = log_of_sites(counts / power, log_normalizer, sites, cavity)

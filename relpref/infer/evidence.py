@@ -40,6 +40,7 @@ from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
 from relpref.linalg import Dense
 from relpref.linalg.arrays import Array, block_diagonal, namespace
+from relpref.linalg.arrays import on_host as on_host_arrays
 from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
@@ -512,9 +513,17 @@ _tilted = lazy_jit(tilted)
 def expectation_propagation(
     problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any
 ) -> Approximation:
-    """Run expectation propagation from the given sites."""
-    whole, sites = by_rows(problem, sites)
-    fit, log_normalizer, info = run(whole, sites, tolerance, max_sweeps)
+    """Run expectation propagation from the given sites.
+
+    Where p^n is not log-concave, the rows that contradict it may have no proper cavity without its
+    site; then each of the n answers has one.
+    """
+    whole, start = by_rows(problem, sites)
+    fit, log_normalizer, info = run(whole, start, tolerance, max_sweeps)
+    bent = problem.power and on_host_arrays(sites) and not np.all(problem.log_concave)
+    if bent and info.code != _CONVERGED:
+        single = problem._replace(power=())
+        return expectation_propagation(single, sites, tolerance, max_sweeps)
     cavity, xp = cavities(whole.counts, fit.sites, fit.marginals), namespace(problem.counts)
     gaussian = problem.gaussian
     closed = xp.zeros(problem.counts.shape, bool) if gaussian is None else gaussian.rows

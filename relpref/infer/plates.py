@@ -216,8 +216,9 @@ class Averaged(NamedTuple):
         See `relpref.infer.members.Known`.
         """
         full, *_ = on_host(self.program, unconstrained)
-        cavity = cavities_of_answers(full.counts, full.power, *_filled(self.program, evidence))
-        given = cavity.mean + full.offset, cavity.variance, full.power
+        around = _filled(self.program, evidence)
+        cavity, power = cavities_of_answers(full.counts, full.power, *around)
+        given = cavity.mean + full.offset, cavity.variance, power
         if full.observations:
             ((likelihood, value, _),) = full.observations
             if hasattr(likelihood.each, "powered"):
@@ -441,12 +442,12 @@ def _bent(
     vector, unravel = ravel_pytree(unconstrained)
     observations = program.read(unconstrained).observations
     counts = jnp.concatenate([observation.counts for observation in observations])
-    power = powers(observations) if program.layout.repeated else 1.0
-    cavity, counts = cavities_of_answers(counts, power, sites, marginals), counts / power
+    cavity, power = cavities_of_answers(counts, powers(observations), sites, marginals)
+    counts, given = counts / power, (power,) if program.layout.repeated else ()
 
     def log_normalizer(vector: Array) -> tuple[Array, Array]:
         reading = program.read(unravel(vector))
-        moments = tilted(reading.observations, reading.offset, *cavity, power)
+        moments = tilted(reading.observations, reading.offset, *cavity, *given)
         return jnp.vdot(counts, moments.log_normalizer), counts * moments.gradient
 
     def slopes(vector: Array) -> tuple[Array, Array]:

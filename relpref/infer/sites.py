@@ -174,9 +174,18 @@ def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
     return Cavity(mean, marginals.variance / left)
 
 
-def cavities_of_answers(counts: Array, power: Any, sites: Sites, marginals: Marginals) -> Cavity:
-    """Cavities of rows p^n, n being ``power``, from sites of single answers."""
-    return cavities(counts / power, Sites(*(power * part for part in sites)), marginals)
+def cavities_of_answers(
+    counts: Array, power: Array, sites: Sites, marginals: Marginals
+) -> tuple[Cavity, Array]:
+    """Cavities of rows p^n, from n = ``power`` and sites of single answers, and n.
+
+    It is 1 where there is no proper cavity: then each answer has a site.
+    """
+    xp = namespace(counts, marginals.variance)
+    proper = marginals.variance * power * sites.precision < 1
+    power = xp.where(proper, power, 1.0)
+    whole = Sites(*(power * part for part in sites))
+    return cavities(counts / power, whole, marginals), power
 
 
 def matched(cavity: Cavity, moments: TiltedMoments) -> Sites:
