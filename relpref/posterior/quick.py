@@ -264,11 +264,11 @@ def _with_shared(
     return matrix, matrix @ belief.location + offset, variance
 
 
-@lazy_jit(static_argnums=0)
+@lazy_jit(static_argnums=(0, 1))
 def _likelihoods(
-    model: AnswerModel, answers: Comparisons, parameters: Mapping[str, Array]
+    model: AnswerModel, number: int, answers: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Any, Array]:
-    """The distribution of m answers for each component, and their values."""
+    """The distribution of m answers for each of a number of components, and their values."""
     gap = jnp.zeros(len(answers.winner))
 
     def component(given: Mapping[str, Array]) -> Any:
@@ -276,7 +276,7 @@ def _likelihoods(
         return likelihood.rows(...) if hasattr(likelihood, "rows") else likelihood
 
     given = {name: real(value) for name, value in parameters.items()}
-    return jax.vmap(component)(given), model.value(answers)
+    return jax.vmap(component, axis_size=number)(given), model.value(answers)
 
 
 @lazy_jit(static_argnums=0)
@@ -303,7 +303,7 @@ def _matched(
 
     Cavities without them are given by component, shape (K, m).
     """
-    likelihood, value = _likelihoods(model, answers, parameters)
+    likelihood, value = _likelihoods(model, len(mean), answers, parameters)
     with np.errstate(all="ignore"):
         if hasattr(likelihood, "powered"):
             value = np.broadcast_to(value, mean.shape)
