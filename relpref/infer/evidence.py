@@ -49,6 +49,7 @@ _CONVERGED, _TOO_PRECISE, _NONFINITE = map(
     CODES.index, (Result.converged, Result.too_precise, Result.nonfinite)
 )
 _CHEAP = 400  # rows of a matrix up to which NumPy factorizes it in the time of two sweeps without
+_BENT = 60  # sweeps with p^n that is not log-concave, before each answer has a site
 _FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
 
 
@@ -519,8 +520,9 @@ def expectation_propagation(
     site; then each of the n answers has one.
     """
     whole, start = by_rows(problem, sites)
-    fit, log_normalizer, info = run(whole, start, tolerance, max_sweeps)
     bent = problem.power and on_host_arrays(sites) and not np.all(problem.log_concave)
+    most = min(max_sweeps, _BENT) if bent else max_sweeps
+    fit, log_normalizer, info = run(whole, start, tolerance, most)
     if bent and info.code != _CONVERGED:
         single = problem._replace(power=())
         return expectation_propagation(single, sites, tolerance, max_sweeps)

@@ -482,8 +482,10 @@ class LogisticComparison(Comparison):
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         sign = namespace(mean).where(value, 1.0, -1.0).astype(mean.dtype)
         z = sign * mean
-        _, gradient, curvature = sigmoid_moments(z, variance)
-        return TiltedMoments(log_expected_sigmoid(z, variance), sign * gradient, curvature)
+        total, gradient, curvature = sigmoid_moments(z, variance)
+        if namespace(z, variance) is jnp:  # with its derivatives
+            total = log_expected_sigmoid(z, variance)
+        return TiltedMoments(total, sign * gradient, curvature)
 
 
 class LogisticGradedComparison(GradedComparison):

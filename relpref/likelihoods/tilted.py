@@ -323,8 +323,11 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     )
 
 
+_SPACED = 0.625  # between nodes of the trapezoidal rule, in units of the noise
+
+
 @jax.custom_jvp
-def _log_expected_sigmoid(mean: Array, variance: Array) -> Array:
+def log_expected_sigmoid(mean: Array, variance: Array) -> Array:
     """L(mean, variance) = log E[σ(z)], z ~ N(mean, variance).
 
     ∂L/∂v = ½ (g² + L''), the heat equation of E[σ].
@@ -332,17 +335,10 @@ def _log_expected_sigmoid(mean: Array, variance: Array) -> Array:
     return sigmoid_moments(mean, variance).log_normalizer
 
 
-@_log_expected_sigmoid.defjvp
+@log_expected_sigmoid.defjvp
 def _jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     value, gradient, curvature = sigmoid_moments(*primals)
     return value, gradient * tangents[0] + 0.5 * (jnp.square(gradient) - curvature) * tangents[1]
-
-
-def log_expected_sigmoid(mean: Array, variance: Array) -> Array:
-    """See `_log_expected_sigmoid`; arrays of NumPy do not reach JAX."""
-    if namespace(mean, variance) is np:
-        return sigmoid_moments(mean, variance).log_normalizer
-    return _log_expected_sigmoid(mean, variance)
 
 
 def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
@@ -371,18 +367,25 @@ def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
     # Distance of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral
     # does not depend on it.
     offset = xp.minimum(sd, -mean / xp.maximum(sd, 1e-30))
-    x = offset[..., None] + xp.asarray(STEPS, mean.dtype)
+    steps = xp.asarray(STEPS, mean.dtype)
+    if xp is np and sd.size:  # the poles of σ are far from narrow Gaussians
+        spacing = np.clip(_SPACED / max(sd.max(), 1.0), STEPS[1] - STEPS[0], 0.5)
+        reach = int(np.ceil(STEPS[-1] / spacing))
+        steps = STEPS[-1] / reach * np.arange(-reach, reach + 1)
+    x = offset[..., None] + steps
     z = mean[..., None] + sd[..., None] * x
-    log_weights = log_sigmoid(z) - 0.5 * xp.square(x)
+    smaller = xp.exp(-xp.abs(z))
+    log_weights = xp.minimum(z, 0.0) - xp.log1p(smaller) - 0.5 * xp.square(x)
     top = xp.max(log_weights, axis=-1, keepdims=True)
     weights = xp.exp(log_weights - top)
     zeroth = xp.sum(weights, axis=-1)
     weights, total = weights / zeroth[..., None], top[..., 0] + xp.log(zeroth)
-    up, down = sigmoid(z), sigmoid(-z)
+    down = xp.where(z > 0, smaller, 1.0) / (1 + smaller)
     gradient = xp.sum(weights * down, axis=-1)
     spread = xp.sum(weights * xp.square(down - gradient[..., None]), axis=-1)
-    step = float(np.log(STEPS[1] - STEPS[0]) - 0.5 * np.log(2 * np.pi))
-    return TiltedMoments(total + step, gradient, xp.sum(weights * up * down, axis=-1) - spread)
+    step = xp.log(steps[1] - steps[0]) - 0.5 * float(np.log(2 * np.pi))
+    bend = xp.sum(weights * down * (1 - down), axis=-1)
+    return TiltedMoments(total + step, gradient, bend - spread)
 
 
 def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
