@@ -519,17 +519,17 @@ def expectation_propagation(
     Where p^n is not log-concave, the rows that contradict it may have no proper cavity without its
     site; then each of the n answers has one.
     """
-    whole, start = by_rows(problem, sites)
+    rows, start = by_rows(problem, sites)
     bent = problem.power and on_host_arrays(sites) and not np.all(problem.log_concave)
     most = min(max_sweeps, _BENT) if bent else max_sweeps
-    fit, log_normalizer, info = run(whole, start, tolerance, most)
+    fit, log_normalizer, info = run(rows, start, tolerance, most)
     if bent and info.code != _CONVERGED:
         single = problem._replace(power=())
         return expectation_propagation(single, sites, tolerance, max_sweeps)
-    cavity, xp = cavities(whole.counts, fit.sites, fit.marginals), namespace(problem.counts)
+    cavity, xp = cavities(rows.counts, fit.sites, fit.marginals), namespace(problem.counts)
     gaussian = problem.gaussian
     closed = xp.zeros(problem.counts.shape, bool) if gaussian is None else gaussian.rows
-    counts = xp.where(closed, 0.0, whole.counts)  # of the rows that are iterated
+    counts = xp.where(closed, 0.0, rows.counts)  # of those that are iterated
     log_evidence = (
         log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
         - fit.marginals.log_determinant
@@ -553,7 +553,7 @@ def expectation_propagation(
         # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
         # constant.
         assert problem.held is not None
-        held = problem.held(mean, variance, whole.counts, *problem.power)
+        held = problem.held(mean, variance, rows.counts, *problem.power)
         return Partial(pull_of_answers, mean, variance, spread, held), None
 
     return Approximation(fit, log_evidence, info, answers)

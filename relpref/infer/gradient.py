@@ -85,9 +85,9 @@ def constants(
     weight: Array,
     *power: Array,
 ) -> tuple[Any, ...]:
-    """What the surrogate of the answers holds constant, for each observation.
+    """Constants of the surrogate of the answers, for each observation.
 
-    The weights and powers of rows, which are 1 if they are not given, if it knows nothing else.
+    By default they are the weights and the powers of rows.
     """
     return tuple(
         likelihood.constants(value, *rest) if hasattr(likelihood, "constants") else tuple(rest[2:])

@@ -110,7 +110,7 @@ class OfMembers:
         if hasattr(self.each, "powered"):
             moments: TiltedMoments = self.each.powered(*self._spread(value, mean, variance, power))
             return moments
-        each: TiltedMoments = jax.vmap(lambda one: powered(one, value, mean, variance, power))(
+        each: TiltedMoments = jax.vmap(lambda each: powered(each, value, mean, variance, power))(
             self.each
         )
         return each
@@ -142,17 +142,17 @@ class OfMembers:
     def constants(
         self, value: Array, mean: Array, variance: Array, weight: Array, *power: Array
     ) -> Any:
-        """See `relpref.likelihoods.Comparison.constants`."""
+        """Constants of `surrogate`."""
         probability = self.known(value, mean, variance, *power).probability[:, self.members.row]
         if hasattr(self.each, "constants"):
-            value, mean, variance, *power = self._spread(value, mean, variance, *power)
-            return self.each.constants(value, mean, variance, probability * weight, *power)
+            cavity, powers = (value, mean, variance), self._spread(*power)
+            return self.each.constants(*self._spread(*cavity), probability * weight, *powers)
         return probability * weight, *power
 
     def surrogate(
         self, value: Array, mean: Array, variance: Array, spread: Array, constants: Any
     ) -> Array:
-        """See `relpref.likelihoods.Comparison.surrogate`."""
+        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
         if hasattr(self.each, "surrogate"):
             total: Array = self.each.surrogate(
                 *self._spread(value, mean, variance, spread), constants

@@ -184,8 +184,8 @@ def cavities_of_answers(
     xp = namespace(counts, marginals.variance)
     proper = marginals.variance * power * sites.precision < 1
     power = xp.where(proper, power, 1.0)
-    whole = Sites(*(power * part for part in sites))
-    return cavities(counts / power, whole, marginals), power
+    of_rows = Sites(*(power * part for part in sites))
+    return cavities(counts / power, of_rows, marginals), power
 
 
 def matched(cavity: Cavity, moments: TiltedMoments) -> Sites:

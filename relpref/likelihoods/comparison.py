@@ -141,7 +141,7 @@ class Comparison(TreeDistribution):
         )
 
     def rows(self, index: Any) -> "Comparison":
-        """Some of the answers, with an entry for each in all leaves."""
+        """The answers of some rows, with an entry for each in all leaves."""
         xp, chosen = namespace(self.gap), copy(self)
         for name in self.leaves:
             leaf = getattr(self, name)
@@ -152,30 +152,30 @@ class Comparison(TreeDistribution):
 
     def answers(self, value: Array) -> tuple[Answer, Answer | None]:
         """The likelihood of a value, and that without lapses, None where there are none."""
-        answer, plain = Answer(partial(self.point, value), partial(self.log_at, value)), None
-        if self.lapse is not None:
-            plain = copy(self)
-            plain.lapse = None
-            plain = plain.answers(value)[0]
-        return answer, plain
+        answer = Answer(partial(self.point, value), partial(self.log_at, value))
+        if self.lapse is None:
+            return answer, None
+        plain = copy(self)
+        plain.lapse = None
+        return answer, plain.answers(value)[0]
 
     def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
         """Moments of powers p^n, see `tilted`; n is ``power``, shape () or (m,)."""
-        xp = namespace(mean, self.gap)
         once = self.tilted(value, mean, variance)
         if isinstance(power, float) and power == 1:
             return once
-        given = tuple(xp.broadcast_to(array, mean.shape) for array in (power, mean, variance))
+        xp = namespace(mean, self.gap)
+        n, value = xp.broadcast_to(power, mean.shape), xp.broadcast_to(value, mean.shape)
         if xp is not np:
-            still = jax.lax.stop_gradient(self)
-            moments = power_moments(self.answers(value)[0], *given, *still.answers(value))
+            still, plain = jax.lax.stop_gradient(self).answers(value)
+            moments = power_moments(self.answers(value)[0], n, mean, variance, still, plain)
             return TiltedMoments(
-                *(jnp.where(power == 1, *both) for both in zip(once, moments, strict=True))
+                *(jnp.where(n == 1, *both) for both in zip(once, moments, strict=True))
             )
-        index = np.nonzero(given[0] != 1)
+        index = np.nonzero(n != 1)
         if len(index[0]):
-            answer, plain = self.rows(index).answers(np.broadcast_to(value, mean.shape)[index])
-            some = power_moments(answer, *(array[index] for array in given), plain=plain)
+            answer, plain = self.rows(index).answers(value[index])
+            some = power_moments(answer, n[index], mean[index], variance[index], None, plain)
             for part, new in zip(once, some, strict=True):
                 part[index] = new
         return once
@@ -183,7 +183,7 @@ class Comparison(TreeDistribution):
     def constants(
         self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
     ) -> Constants:
-        """What `surrogate` holds constant at a cavity.
+        """Constants of `surrogate` at a cavity.
 
         The surrogate's derivative is that of the sum of all log Ẑ of p^n, times ``weight``. For
         moments in closed form it is log Ẑ itself; else Σ s n log p(z) at nodes z around the mean,
@@ -213,7 +213,7 @@ class Comparison(TreeDistribution):
     def surrogate(
         self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
     ) -> Array:
-        """See `constants`; ``spread`` times the curvature of Gaussian rows is subtracted."""
+        """The surrogate, see `constants`, less ``spread`` times the curvature of Gaussian rows."""
         weight, nodes = constants
         total = jnp.zeros(())
         if self.closed:

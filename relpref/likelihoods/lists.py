@@ -149,13 +149,13 @@ class ListComparison(OfComparison):
     def constants(
         self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
     ) -> Constants:
-        """See `Comparison.constants`."""
+        """Constants of `surrogate`."""
         return self.single.constants(value, mean, variance, weight, power)
 
     def surrogate(
         self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
     ) -> Array:
-        """See `Comparison.surrogate`."""
+        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
         weight, nodes = constants
         total = jnp.vdot(weight, self.tilted(value, mean, variance).log_normalizer)
         return total if nodes is None else total + self.single.at_nodes(value, mean, nodes)

@@ -145,25 +145,25 @@ def nodes(
 
     def rise(of: Answer, distance: Array) -> tuple[Array, Array]:
         """Slope of the tilted density towards its mode, and minus its derivative."""
-        there = of.point(mean + side * distance)
-        slope = power * side * there.gradient - distance / variance
-        return slope, power * there.curvature + 1 / variance
+        _, gradient, curvature = of.point(mean + side * distance)
+        slope = power * side * gradient - distance / variance
+        return slope, power * curvature + 1 / variance
 
     start = farthest / (1 + variance * power * xp.maximum(here.curvature, 0.0))
     distance = _climbed(lambda t: rise(smooth, t), start, farthest, False)
     center = side * distance
     levels = column([*_LEVELS, *_ONSET])[None]
-    whole = xp.arange(levels.shape[1]).reshape(levels.shape) < len(_LEVELS)
+    with_cavity = xp.arange(levels.shape[1]).reshape(levels.shape) < len(_LEVELS)
     sides = column([-1.0, 1.0])[:, None]
     top = smooth.log(mean + center)
 
     def fallen(x: Array) -> Array:
         drop = power * (top - smooth.log(mean + center + sides * x))
         tilted = drop + (2 * sides * x * center + xp.square(x)) / (2 * variance)
-        drop = xp.where(whole, tilted, xp.abs(drop)) / levels
+        drop = xp.where(with_cavity, tilted, xp.abs(drop)) / levels
         return xp.where(xp.isnan(drop), xp.inf, drop)
 
-    high = xp.where(whole, xp.sqrt(2 * levels) * sd, _REACH * sd) + 0 * sides
+    high = xp.where(with_cavity, xp.sqrt(2 * levels) * sd, _REACH * sd) + 0 * sides
     edges = sides * _crossings(fallen, high)
     parts = [center + xp.reshape(edges, (-1, *sd.shape)), center[None]]
     if lapses:

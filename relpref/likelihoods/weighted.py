@@ -56,7 +56,7 @@ class WeightedComparison(OfComparison):
         return TiltedMoments(*(self.weight * part for part in self.single.point(value, gap)))
 
     def rows(self, index: Any) -> "WeightedComparison":
-        """Some of the answers."""
+        """The answers of some rows."""
         chosen = copy(self)
         chosen.single, chosen.weight = self.single.rows(index), self.weight[index]
         return chosen
@@ -64,11 +64,11 @@ class WeightedComparison(OfComparison):
     def constants(
         self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
     ) -> Constants:
-        """See `Comparison.constants`."""
+        """Constants of `surrogate`."""
         return self.single.constants(value, mean, variance, weight, power * self.weight)
 
     def surrogate(
         self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
     ) -> Array:
-        """See `Comparison.surrogate`."""
+        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
         return self.single.surrogate(value, mean, variance, spread, constants)

@@ -134,8 +134,9 @@ def match(
     }
     answer, values = of_its_raters(replace(answers, **columns | {"list": None}), parameters)
     with float64():
-        given = (value[:, None] for value in gap)
-        sites, log_probability = _matched(model, answer, values, *given, np.array([float(number)]))
+        mean, variance = (value[:, None] for value in gap)
+        given = model, answer, values, mean, variance
+        sites, log_probability = _matched(*given, np.array([float(number)]))
         return sites[:, :, 0], log_probability[:, 0]
 
 
@@ -186,9 +187,10 @@ def quick_error(
         return np.inf
     with float64():
         alone = {name: np.asarray(value)[None] for name, value in parameters.items()}
-        given = (np.pad(each, spare)[None] for each in cavity)
         number = np.pad(together.astype(np.float64), spare, constant_values=1.0)
-        (after_precision, after_shift), _ = _matched(model, padded, alone, *given, number)
+        middle, spread = (np.pad(each, spare)[None] for each in cavity)
+        sites_after, _ = _matched(model, padded, alone, middle, spread, number)
+        after_precision, after_shift = sites_after
         stiffer = count * (after_precision[0, : len(mean)] - precision)
         pull = count * (after_shift[0, : len(mean)] - shift) - stiffer * mean
     move = scale @ (matrix.T @ pull)
