@@ -219,8 +219,8 @@ class Averaged(NamedTuple):
         around = _filled(self.program, evidence)
         cavity, power = cavities_of_answers(full.counts, full.power, *around)
         given = cavity.mean + full.offset, cavity.variance, power
-        if full.observations:
-            ((likelihood, value, _),) = full.observations
+        likelihood: Any
+        for likelihood, value, _ in full.observations:
             if hasattr(likelihood.each, "powered"):
                 return np.asarray(likelihood.known(value, *given).probability)
         return np.asarray(_probability(self.program.compiled, unconstrained, *given))

@@ -626,6 +626,7 @@ def _probe(
                 leaves = jax.tree.leaves(unwrap(site["fn"]))
                 arrays += [leaf for leaf in leaves if isinstance(leaf, Array)]
             elif name not in doubts:
+                likelihood: Any
                 likelihood, value, _ = Observation.of(site)
                 cavity = jnp.ones(jnp.shape(likelihood.predictor))
                 of_point = hasattr(likelihood, "point")

@@ -123,9 +123,7 @@ class Comparison(TreeDistribution):
 
     def log_at(self, value: Array, gap: Array) -> Array:
         """The log probability at gaps, shape (..., m)."""
-        location = (gap + self.shift) / self.scale
-        xp = namespace(location)
-        return self.with_lapses(self.log_chance(xp.where(value, location, -location)), value)
+        return self.point(value, gap).log_normalizer
 
     def _seen(self, value: Array, moments: TiltedMoments) -> TiltedMoments:
         """Moments by the gap, with lapses, from those of the standardized gap without."""
@@ -312,6 +310,12 @@ class ProbitComparison(Comparison):
     chance = staticmethod(ndtr)
     log_chance = staticmethod(log_ndtr)
 
+    def log_at(self, value: Array, gap: Array) -> Array:
+        """The log probability at gaps, shape (..., m)."""
+        location = (gap + self.shift) / self.scale
+        xp = namespace(location)
+        return self.with_lapses(self.log_chance(xp.where(value, location, -location)), value)
+
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form (XPGP eq. 11, with its sign y written out)."""
         xp = namespace(mean, variance)
@@ -400,10 +404,6 @@ class GradedComparison(Comparison):
             answer = jnp.where(jax.random.bernoulli(lapses, self.lapse, shape), random, answer)
         return answer.astype(jnp.int32)
 
-    def log_at(self, value: Array, gap: Array) -> Array:
-        """The log probability at gaps, shape (..., m)."""
-        return self.point(value, gap).log_normalizer
-
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of a grade; minus infinity of one that does not exist."""
         value = jnp.asarray(value)
@@ -473,6 +473,7 @@ class LogisticComparison(Comparison):
     noise, closed = GUMBEL, False
     chance = staticmethod(sigmoid)
     log_chance = staticmethod(log_sigmoid)
+    log_at = ProbitComparison.log_at
 
     def standard_point(self, value: Array, z: Array) -> TiltedMoments:
         sign = namespace(z).where(value, 1.0, -1.0)

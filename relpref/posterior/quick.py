@@ -305,6 +305,7 @@ def _matched(
 
     Cavities without them are given by component, shape (K, m).
     """
+    value: Any
     likelihood, value = _likelihoods(model, len(mean), answers, parameters)
     with np.errstate(all="ignore"):
         if hasattr(likelihood, "powered"):
@@ -317,6 +318,6 @@ def _matched(
             moments = _outside(model, answers, given, mean, variance, number)
         sites = np.stack(matched(Cavity(mean, variance), moments)) / number
         if isinstance(likelihood, GaussianSite):
-            peak, precision = likelihood.gaussian_site(value)
+            peak, precision = map(np.asarray, likelihood.gaussian_site(value))
             sites = np.stack([precision, precision * peak])
     return sites, np.asarray(moments.log_normalizer)
