@@ -263,7 +263,8 @@ class Comparison(TreeDistribution):
 
         xp = namespace(mean, self.gap)
         still = jax.lax.stop_gradient(self) if xp is jnp else self
-        return power_moments(answer(self), xp.ones_like(mean), mean, variance, answer(still))
+        given = xp.ones_like(mean), mean, variance, answer(still)
+        return power_moments(answer(self), *given, logistic=True)
 
     def standard_point(self, value: Array, z: Array) -> TiltedMoments:
         """The log probability and its derivatives at standardized gaps."""

@@ -31,6 +31,8 @@ _BEYOND = 120.0  # the last edge around the other modes, where there are lapses
 _REACH = 9.0  # sds of the cavity, to the last edge of p^n
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)  # of a panel
 _HALVED, _CLIMBED = 10, 40  # rounds, at most, of the searches for an edge and for a mode
+# Sds up to which the trapezoidal rule is used with logistic noise, and distances of its nodes.
+_NARROW, _SPACED = 3.0, 0.625
 _NEAR = 1e-2  # sds that a mode may be off
 _WEAK = 1e-7  # variance that an answer takes, below which derivatives at the mean are more exact
 
@@ -64,6 +66,7 @@ def power_moments(
     variance: Array,
     still: Answer | None = None,
     plain: Answer | None = None,
+    logistic: bool = False,
 ) -> TiltedMoments:
     """Moments of p^n under the cavity N(mean, variance), shape (m,) each.
 
@@ -78,9 +81,11 @@ def power_moments(
         ``answer`` without derivatives in parameters, for the places of nodes.
     plain : Answer, optional
         As ``still``, without lapses; None where there are none.
+    logistic : bool
+        Whether p has no pole within π of the real line, and n is 1: fewer nodes will do.
     """
     xp = namespace(mean, variance)
-    away, rule = nodes(still or answer, power, mean, variance, plain)
+    away, rule = nodes(still or answer, power, mean, variance, plain, logistic)
     # The nodes stay where they are if the mean moves.
     if xp is not np:
         away = away + (jax.lax.stop_gradient(mean) - mean)
@@ -125,7 +130,12 @@ def _shares(
 
 
 def nodes(
-    answer: Answer, power: Array, mean: Array, variance: Array, plain: Answer | None
+    answer: Answer,
+    power: Array,
+    mean: Array,
+    variance: Array,
+    plain: Answer | None,
+    logistic: bool = False,
 ) -> tuple[Array, Array]:
     """Nodes, from the mean, and weights for integrals of the tilted density, shape (q, m) each."""
     xp = namespace(mean, variance)
@@ -152,6 +162,11 @@ def nodes(
     start = farthest / (1 + variance * power * xp.maximum(here.curvature, 0.0))
     distance = _climbed(lambda t: rise(smooth, t), start, farthest, False)
     center = side * distance
+    if logistic and xp is np and sd.max(initial=0.0) < _NARROW:
+        spacing = min(_SPACED / sd.max(initial=1.0), 0.5)
+        reach = int(np.ceil(_REACH / spacing))
+        away = center + sd * column(spacing * np.arange(-reach, reach + 1))
+        return away, spacing * sd + 0 * away
     levels = column([*_LEVELS, *_ONSET])[None]
     with_cavity = xp.arange(levels.shape[1]).reshape(levels.shape) < len(_LEVELS)
     sides = column([-1.0, 1.0])[:, None]
