@@ -89,6 +89,9 @@ class OfMembers:
     members: Members
     counts: Array  # how many answers each row stands for, shape (m,); 0 for none
     log_concave: bool = field(default=False, init=False)
+    # Equal answers have a site each: without all of them a cavity knows too little of a member who
+    # contradicts himself.
+    copied: bool = field(default=True, init=False)
 
     @property
     def predictor(self) -> Array:
