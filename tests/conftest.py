@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.special import log_ndtr
 
 from relpref.data import PreferenceData
@@ -218,19 +219,16 @@ def prior_parts(
     hyperparameters: Mapping[str, Any],
     reference: PreferenceData | None = None,
 ) -> dict[str, Floats]:
-    """The covariances of `xpgp`, entry by entry, scaled by the data of reference."""
+    """The covariances of `xpgp`, scaled by the data of reference."""
     reference = data if reference is None else reference
     old = reference.attributes
     points = (data.attributes - old.mean(axis=0)) / old.std(axis=0)
     lengthscale = np.broadcast_to(hyperparameters["attributes_lengthscale"], points.shape[1])
     n = data.num_items
     share, weights = hyperparameters["attributes_linear_share"], lengthscale**-2.0
-    attributes = np.zeros((n, n))
-    for i in range(n):
-        for j in range(n):
-            smooth = np.exp(-0.5 * np.sum(((points[i] - points[j]) / lengthscale) ** 2))
-            linear = np.sum(weights * points[i] * points[j]) / np.sum(weights)
-            attributes[i, j] = (1 - share) * smooth + share * linear
+    squared = cdist(points / lengthscale, points / lengthscale, "sqeuclidean")
+    linear = (weights * points) @ points.T / np.sum(weights)
+    attributes = (1 - share) * np.exp(-0.5 * squared) + share * linear
     scale = (
         mean_gap_variance(laplacian_kernel(reference, hyperparameters["next_range"]), reference) / 2
     )
@@ -255,13 +253,9 @@ def laplacian_kernel(data: PreferenceData, reach: float) -> Floats:
 
 def mean_gap_variance(covariance: Floats, data: PreferenceData) -> float:
     component = data.relations["next"].component
-    gaps = [
-        covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
-        for i in range(len(covariance))
-        for j in range(len(covariance))
-        if i != j and component[i] == component[j]
-    ]
-    return float(np.mean(gaps))
+    own, (low, high) = np.diagonal(covariance), np.triu_indices(len(covariance), 1)
+    gaps = own[low] + own[high] - 2 * covariance[low, high]
+    return float(gaps[component[low] == component[high]].mean())
 
 
 @pytest.fixture(scope="session")

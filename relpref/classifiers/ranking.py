@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, Self
 
@@ -36,7 +37,7 @@ from relpref.skeleton import evaluated
 
 Floats = NDArray[np.float64]
 
-NAMES = ("kendall", "cut", "mallows")
+NAMES = ("kendall", "cut", "concave", "mallows")
 # Number of samples. With fewer the error in relation to the norm stays below the tolerance, but
 # rankings differ by little of that norm: of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples
 # classify 63, 68, 71 and 74 % of new ones correctly.
@@ -54,13 +55,13 @@ def rankings_only(X: Any) -> Rankings:
 
 def _largest_share(values: Floats, error: Floats) -> float:
     """Largest norm of a row's standard errors in relation to that of the row."""
-    norm, spread = (np.sqrt(np.sum(np.square(part), axis=1)) for part in (values, error))
+    norm, spread = (np.linalg.norm(part, axis=1) for part in (values, error))
     return float(np.divide(spread, norm, out=np.zeros_like(norm), where=norm > 0).max(initial=0.0))
 
 
 def _left_out(features: Features) -> float:
     """Share of the prior variance that is not in the features."""
-    left_out = 0.0 if features.residual is None else float(np.sum(np.asarray(features.residual)))
+    left_out = 0.0 if features.residual is None else float(np.sum(features.residual))
     return left_out / (left_out + float(np.sum(np.square(features.values)))) if left_out else 0.0
 
 
@@ -72,7 +73,7 @@ def _require_exhaustive(data: Rankings, what: str) -> None:
     if not data.exhaustive:
         raise DataError(
             f"{what} takes rankings that place every item, and some of these do not; take "
-            "kernel='kendall', kernel='cut' with a given graph or lengthscale, or "
+            "kernel='kendall', 'cut' or 'concave' with a given graph or lengthscale, or "
             "rankings.completed() if what is missing comes last"
         )
 
@@ -106,14 +107,16 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
 
     Parameters
     ----------
-    kernel : "kendall", "cut", "mallows" or RankingKernel
-        ``"cut"`` uses a graph of the items: ``graph``, or the similarity of their attributes.
-        ``"mallows"`` and ``"kendall"`` use pairs of items alone.
+    kernel : "kendall", "cut", "concave", "mallows" or RankingKernel
+        ``"cut"`` and ``"concave"`` use a graph of the items: ``graph``, or the similarity of their
+        attributes; see ``function`` of `relpref.kernels.Cut`. ``"mallows"`` and ``"kendall"`` use
+        pairs of items alone.
     graph : array, shape (n, n), or str, optional
-        For ``"cut"``: weights between items in their order, or the name of a relation; by default
-        made of the items' attributes.
+        For ``"cut"`` and ``"concave"``: weights between items in their order, or the name of a
+        relation; by default made of the items' attributes (``"concave"``: equal ones if there are
+        no attributes).
     lengthscale : "median", "learn" or float
-        For ``"cut"`` on attributes: see `relpref.kernels.Cut`.
+        For these on attributes: see `relpref.kernels.Cut`.
     link, engine : {"probit", "logit"}, {"ep", "laplace"}
     landmarks : int
         Maximum number of rankings that represent all others, used if a kernel has no features, or
@@ -210,11 +213,14 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
 
     def treatment(self, data: Rankings, concentration: float | None = None) -> Treatment:
         """Decide how to treat rankings; refuse options that contradict one another or the data."""
-        kernel, most, key = self.kernel, self.landmarks, self.random_state
+        kernel, most = self.kernel, self.landmarks
         if most < 1:
             raise DataError(f"landmarks is {most}; it must be at least 1")
-        if kernel != "cut" and (self.graph is not None or self.lengthscale != "median"):
-            raise DataError(f"graph and lengthscale belong to kernel='cut'; kernel is {kernel!r}")
+        graphical = kernel in ("cut", "concave")
+        if not graphical and (self.graph is not None or self.lengthscale != "median"):
+            raise DataError(
+                f"graph and lengthscale belong to kernel='cut' and 'concave'; kernel is {kernel!r}"
+            )
         if isinstance(kernel, RankingKernel):
             return Treatment(data.items, kernel)
         if kernel not in NAMES:
@@ -222,20 +228,20 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
                 f"kernel is {kernel!r}; it is one of {', '.join(map(repr, NAMES))} or a kernel of "
                 "relpref.kernels"
             )
-        if kernel == "cut" and self.lengthscale == "learn":
-            _require_exhaustive(data, "a graph with a lengthscale to be learned")
-            return Treatment(data.items, Cut(self.graph, self.lengthscale), exhaustive=True)
-        if kernel == "cut":
-            options = {"lengthscale": self.lengthscale, "tol": self.tol, "random_state": key}
-            return Treatment(
-                data.items, GivenFeatures(), CutFeatures(self.graph, **options).fit(data)
-            )
+        by_features = partial(Treatment, data.items, GivenFeatures())
+        if graphical:
+            options = {"lengthscale": self.lengthscale, "function": kernel}
+            if self.lengthscale == "learn":
+                _require_exhaustive(data, "a graph with a lengthscale to be learned")
+                return Treatment(data.items, Cut(self.graph, **options), exhaustive=True)
+            options |= {"tol": self.tol, "random_state": self.random_state}
+            return by_features(CutFeatures(self.graph, **options).fit(data))
         n = data.shape[1]
         if kernel == "kendall":
             if n * (n - 1) // 2 <= most:
-                return Treatment(data.items, GivenFeatures(), KendallFeatures())
+                return by_features(KendallFeatures())
             few = Landmarks.choose(Kendall(), data, most).rankings
-            return Treatment(data.items, GivenFeatures(), LandmarkFeatures(Kendall(), few))
+            return by_features(LandmarkFeatures(Kendall(), few))
         if data.exhaustive:
             at = {} if concentration is None else {"concentration": concentration}
             return Treatment(
@@ -244,12 +250,12 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         if concentration is None:
             concentration = float(medians(Mallows(), data)["concentration"])
         few = mallows_landmarks(data, most, concentration=concentration)
-        sampled = SampledMallows(concentration, _MIN_SAMPLES, key)
+        sampled = SampledMallows(concentration, _MIN_SAMPLES, self.random_state)
         while True:
             cross = sampled.gram(data[:MAX_RANKINGS_OF_ERROR], few, return_error=True)
             error = _largest_share(*cross)
             if error <= self.tol or sampled.samples >= MAX_LINEAR_EXTENSIONS:
-                return Treatment(data.items, GivenFeatures(), LandmarkFeatures(sampled, few), error)
+                return by_features(LandmarkFeatures(sampled, few), error)
             sampled = replace(sampled, samples=2 * sampled.samples)
 
     def predict_proba(self, X: Rankings) -> Floats:
@@ -260,14 +266,12 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
 
     def predict(self, X: Rankings) -> NDArray[Any]:
         """The most probable class of each ranking, shape (m,)."""
-        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
 
 def _array(labels: tuple[Any, ...]) -> NDArray[Any]:
     """Array of labels of one type, for scikit-learn's measures; of objects if types differ."""
-    if len({type(label) for label in labels}) == 1 and isinstance(
-        labels[0], str | int | bool | float
-    ):
+    if len({type(label) for label in labels}) == 1 and isinstance(labels[0], str | int | float):
         return np.asarray(labels)
     return np.asarray(objects(labels))
 
@@ -315,7 +319,7 @@ class CutFeatures(RankingTransformer):
 
     Parameters
     ----------
-    graph, lengthscale, keep
+    graph, lengthscale, keep, function
         See `relpref.kernels.Cut`; the lengthscale is "median" or a number.
     normalize, placements, tol
         See `relpref.kernels.cut_features`.
@@ -331,6 +335,7 @@ class CutFeatures(RankingTransformer):
     _: KW_ONLY
     lengthscale: Literal["median"] | float = "median"
     keep: float | None = None
+    function: Literal["cut", "concave"] = "cut"
     normalize: bool = True
     placements: Literal["auto", "all", "sample", "raw"] = "auto"
     tol: float = 0.05
@@ -339,15 +344,15 @@ class CutFeatures(RankingTransformer):
     def _learn(self, X: Any) -> Rankings:
         data = super()._learn(X)
         with float64():
-            self.graph_: Floats = np.asarray(
-                Cut(self.graph, self.lengthscale, keep=self.keep).weights(data)
-            )
+            kernel = Cut(self.graph, self.lengthscale, keep=self.keep, function=self.function)
+            self.graph_: Floats = np.asarray(kernel.weights(data))
         return data
 
     def features(self, data: Rankings) -> tuple[Features, float]:
         values, error = cut_features(
             data,
             self.graph_,
+            function=self.function,
             normalize=self.normalize,
             placements=self.placements,
             tol=self.tol,
@@ -410,8 +415,9 @@ class MallowsFeatures(RankingTransformer):
             4.0 / (n * (n - 1)) if self.concentration is None else self.concentration
         )
         self.landmarks_ = mallows_landmarks(data, self.number, concentration=self.concentration_)
-        kernel = SampledMallows(self.concentration_, self.samples, self.random_state)
-        self._features = LandmarkFeatures(kernel, self.landmarks_)
+        self._features = LandmarkFeatures(
+            SampledMallows(self.concentration_, self.samples, self.random_state), self.landmarks_
+        )
         features, _ = self.features(data)
         self.landmark_error_ = _left_out(features)
         return np.asarray(features.values)

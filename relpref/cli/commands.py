@@ -515,7 +515,7 @@ COMMANDS = {
                 "have one, each is classified by the ballots of other rankers",
                 required=True,
             ),
-            "--kernel {kendall,mallows}": "how ballots are compared",
+            "--kernel {kendall,concave,mallows}": "how ballots are compared",
             **_INCOMPLETE,
             "--out FOLDER": _with("folder of the run", default="classes"),
             **_FORCE,

@@ -27,7 +27,7 @@ def run(chosen: argparse.Namespace) -> None:
     for file in (tables.comparisons, tables.items):
         if file is None or suffix_of(file) in PREFLIB:
             continue
-        table = read_table(file, encoding=chosen.encoding)
+        table = read_table(file, encoding=chosen.encoding, repeats=True)
         uses = {}
         if file is tables.items and data is not None:
             uses = _uses_of_items(table, data)
@@ -42,9 +42,9 @@ def run(chosen: argparse.Namespace) -> None:
             (
                 label(name),
                 label(uses.get(name, "not used" if uses else "?")),
-                label(listed(list(dict.fromkeys(table.frame[name].tolist()))[:3])),
+                label(listed(cells.drop_duplicates().tolist()[:3])),
             )
-            for name in table.frame.columns
+            for name, cells in table.frame.items()
         ]
         say(f"{file}\n{text_table(('column', 'used as', 'first cells'), rows, (0, 1, 2))}\n")
     if data is None:

@@ -261,7 +261,6 @@ FORMS = (
     Form(("first", "second", "winner")),
     Form(("list", "item", "place"), "orders"),
     Form(("choice", "item", "chosen"), "choices"),
-    Form(("best", "worst"), "the best and the worst of several"),
 )
 # Answers are sorted, and equal ones merged, by these columns in this order, other than the counts.
 COLUMNS = {

@@ -19,8 +19,11 @@ from relpref.data.tables import (
     Table,
     as_table,
     check_columns,
+    check_repeats,
     hold_one_set,
+    is_path,
     known_names,
+    read_table,
     renamed,
 )
 from relpref.errors import DataError
@@ -38,7 +41,6 @@ _OPTIONAL = {
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
 _OF_PAIRS = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ)
 KNOWN = (*_OF_PAIRS, *dict.fromkeys(chain(*_LISTS)))
-_EXTREMES = ("best", "worst")
 # Names of the columns of the items that were shown, beside best and worst.
 _SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
 
@@ -102,7 +104,14 @@ def answer_table(
         if name not in OPTIONS or option not in OPTIONS[name][0]:
             values = (f"{name} is {' or '.join(values)}" for name, (values, _) in OPTIONS.items())
             raise DataError(f"{name}={option!r}: there is no such option; {', '.join(values)}")
-    table, named = as_table(value, NAME), dict(columns or {})
+    table = read_table(value, repeats=True) if is_path(value) else as_table(value, NAME)
+    header = table.frame.columns
+    new = [
+        f"{name} (column {at})" if again else name
+        for at, (name, again) in enumerate(zip(header, header.duplicated(), strict=True), 1)
+    ]
+    table = replace(table, frame=table.frame.set_axis(new, axis=1))
+    named = dict(columns or {})
     sides = {"shown_first", *covariates} & {*named}  # may be a column of items, which stays one
     items: set[Any] = {named.get(end) for end in (*_WINNER_FORM, *_PAIR_FORM)}
     items |= ends_of(table) if sides and not table.frame.empty else set()
@@ -116,6 +125,8 @@ def answer_table(
         return table
     read = recognized(table, first, options)
     sided = with_sides(read, covariates, named)
+    unused = {*sided.frame.columns} - {*names, *filter(_SHOWN, map(str, header))}
+    check_repeats(table.name, [name for name in header if name not in unused])
     notes = (*sided.notes, *hints(sided, sides=read is not table))
     return replace(sided, notes=notes, recognized=True)
 
@@ -127,7 +138,7 @@ def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
         ends = (table.labels(name) for name in pair_table(table, covariates).ends)
         return list(chain.from_iterable(zip(*ends, strict=True)))
     _check_list_form(table, form)
-    return list(_shown_items(table)[1]) if form[0] == "best" else table.labels("item")
+    return table.labels("item")
 
 
 class Pairs(NamedTuple):
@@ -243,20 +254,13 @@ def _list_form(table: Table) -> tuple[str, ...] | None:
 
 def _check_list_form(table: Table, form: tuple[str, ...]) -> None:
     """Refuse a table of lists that lacks a column of its form."""
-    best = form[0] == "best"
     columns = list(table.frame.columns)
     lacking = next((name for name in form if name not in columns), None)
     if lacking is not None:
-        more = ", item_1, item_2, ..." if best else ""
         raise DataError(
             f"{table.name}: there is no column {lacking!r} among {listed(columns)}; "
-            f"{_LISTS[form]} have the columns {', '.join(form)}{more}: rename yours, or say which "
-            "one it is in columns="
-        )
-    if best and not any(_SHOWN(str(column)) for column in columns):
-        raise DataError(
-            f"{table.name}: there is no column 'item_1' among {listed(columns)}; name the columns "
-            "of what was shown item_1, item_2, ..."
+            f"{_LISTS[form]} have the columns {', '.join(form)}: rename yours, or say which one it "
+            "is in columns="
         )
 
 
@@ -269,8 +273,6 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     """
     _check_list_form(table, form)
     what, all_columns = _LISTS[form], list(table.frame.columns)
-    if form[0] == "best":
-        form, table = ("list", "item", "place"), _orders_of_extremes(table)
     shared = [name for name in all_columns if name in _READ]
     refused = next((name for name in shared if name not in _OPTIONAL["place"]), None)
     if refused is not None:
@@ -282,8 +284,7 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
     if lacking is not None:
         raise DataError(
             f"{table.name}: there is no column {lacking!r} with the covariate of each item; "
-            "orders and choices have it beside the item, "
-            "and tables of the best and the worst have none"
+            "orders and choices have it beside the item, and the best and the worst have none"
         )
     items, numbers, names = _members(table, form)
     places = (_places if form[0] == "list" else _chosen)(table, numbers, names)
@@ -313,8 +314,8 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
         columns["tie"] = np.where(tie, "true", "false") if table.text else tie
     for name in covariates:
         columns |= {f"{name}_winner": cells[name][above], f"{name}_loser": cells[name][below]}
-    used = {*form, *_EXTREMES, *shared, *covariates}
-    unused = [column for column in all_columns if column not in used and not _SHOWN(str(column))]
+    used = {*form, *shared, *covariates}
+    unused = [column for column in all_columns if column not in used]
     notes = [f"the rows were read as {what}"] if table.name != _RANKINGS else []
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
@@ -378,7 +379,7 @@ def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np
     refuse_first(
         twice,
         lambda row: (
-            f"{table.place(row)}: {shown(items[row])} is in {shown(names[row])} twice; drop a row"
+            f"{table.place(row)}: {shown(items[row])} is in {shown(names[row])} twice; drop one"
         ),
     )
     return items, numbers, names
@@ -422,56 +423,6 @@ def _chosen(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.
 
     refuse_first((alone | (times != 1))[numbers], message)
     return np.where(chosen, 1, np.inf)
-
-
-def _shown_items(table: Table) -> tuple[NDArray[np.int64], Any]:
-    """Read the columns item_1, item_2, ...: the row and the label of each cell, row by row."""
-    columns = [column for column in table.frame.columns if _SHOWN(str(column))]
-    rows = [np.flatnonzero(~table.blank(column)) for column in columns]
-    labels = [table.labels(column, stated) for column, stated in zip(columns, rows, strict=True)]
-    at, items = np.concatenate(rows), list(chain(*labels))
-    order = np.argsort(at, kind="stable")
-    return at[order], [items[row] for row in order]
-
-
-def _orders_of_extremes(table: Table) -> Table:
-    """Turn a table of the best and the worst into orders: best 1, worst 3, all others 2."""
-    at, items = _shown_items(table)
-    inside: list[list[Any]] = [[] for _ in range(len(table.frame))]
-    for row, item in zip(at.tolist(), items, strict=True):
-        if item in inside[row]:
-            raise DataError(
-                f"{table.place(row)}: {shown(item)} is shown twice; correct one of the two cells"
-            )
-        inside[row].append(item)
-    reason = " is none of the items of the row"
-    for column in _EXTREMES:
-        table.refuse(column, table.blank(column), f"{reason}; name one of them")
-        wrong = [item not in row for item, row in zip(table.labels(column), inside, strict=True)]
-        table.refuse(
-            column,
-            np.array(wrong),
-            lambda row: f"{reason}, {listed(inside[row])}; name one of them",
-        )
-    best, worst = map(table.labels, _EXTREMES)
-    refuse_first(
-        np.array([first == last for first, last in zip(best, worst, strict=True)]),
-        lambda row: (
-            f"{table.place(row)}: {shown(best[row])} is the best and the worst; correct one of the "
-            "two cells, or drop the row"
-        ),
-    )
-    index = table.frame.index
-    names = index if index.is_unique else pd.RangeIndex(len(index))
-    places = [
-        1 if item == best[row] else 3 if item == worst[row] else 2
-        for row, item in zip(at.tolist(), items, strict=True)
-    ]
-    columns = {"list": names.take(at), "item": label_column(items), "place": np.array(places)}
-    if table.text:
-        columns = {name: [str(cell) for cell in cells] for name, cells in columns.items()}
-    read = table.take(at)
-    return replace(read, frame=read.frame.assign(**columns))
 
 
 def _orders_of_rankings(rankings: Any) -> pd.DataFrame:

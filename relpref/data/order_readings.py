@@ -1,18 +1,16 @@
 """Ways to read a table of answers as orders, choices, or the best and the worst of several."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
-from operator import contains
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import Floats, counted, listed
+from relpref.data.arrays import Floats, Integers, counted, listed
 from relpref.data.readings import (
     BEST,
     CHOSEN,
@@ -47,23 +45,20 @@ class Placing(NamedTuple):
     column: Any
     name: str  # the name used here that chooses the column
     places: Any  # texts as in a column ``place``
-    ranks: Any = None  # numbers from 1 in each event, NaN where not placed; None for times
-    marks: int = 0  # the number of ranks of an event if each is given once
+    marks: tuple[str, ...] = ()  # places that an item of each event has, where only these count
 
-    def shared(self, groups: NDArray[np.int64]) -> float | None:
+    def shared(self, groups: Integers) -> float | None:
         """Return how many places are shared in the events ``groups``; None if these do not fit.
 
         Places begin at 1 in each event and end at its size. Items that share a place count apart
         from the first of them.
         """
-        if self.ranks is None:
-            return 0.0
-        each = pd.Series(self.ranks).groupby(groups)
-        ties = each.count() - each.nunique()
+        if self.marks or self.name == "score":
+            once = (np.bincount(groups, self.places == mark) == 1 for mark in self.marks)
+            return 0.0 if all(map(np.all, once)) else None
+        each = pd.Series([*map(seconds, self.places)]).groupby(groups)
         fits = (each.min() == 1) & (each.max() <= each.size())
-        if self.marks:
-            fits &= (ties == 0) & (each.count() == self.marks)
-        return float(ties.sum()) if fits.all() else None
+        return float((each.count() - each.nunique()).sum()) if fits.all() else None
 
 
 def long_orders(sheet: Sheet) -> Iterator[Reading]:
@@ -89,24 +84,23 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
     """Yield the columns of places, of marks of what was chosen, or of times and points."""
     for column in sheet.columns:
         cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
-        parts, distinct = sheet.words(column), {cell.lower() for cell in {*cells}}
+        parts, lower = {*sheet.words(column)}, np.array([cell.lower() for cell in cells])
         if sheet.better:
-            score = column == "score" if "score" in sheet.named else {*parts} & SCORES
-            if score and are_times(cells):
+            score = column == "score" if "score" in sheet.named else parts & SCORES
+            if score and are_numbers(cells):
                 what = f"orders by {called!r} ({sheet.better} is better)"
                 yield Placing(what, column, "score", cells)
-        elif (column == "place" or " ".join(parts) in PLACES) and are_places(cells):
-            what = f"orders by {called!r}"
-            yield Placing(what, column, "place", cells, [*map(seconds, cells)])
-        elif distinct <= TRUE | FALSE | {"-1"} and ("-1" in distinct or {*parts} & CHOSEN):
-            lower = [cell.lower() for cell in cells]
-            marks = [np.isin(lower, list(TRUE)), np.isin(lower, "-1")]
-            what, worst = ("the best and the worst", 1) if "-1" in distinct else ("choices", 0)
-            places, ranks = np.select(marks, ["1", "3"], "2"), np.select(marks, [1, 2], np.nan)
-            yield Placing(f"{what} by {column!r}", column, "", places, ranks, 1 + worst)
+        elif column == "place" or " ".join(sheet.words(column)) in PLACES:
+            if are_numbers(cells, whole=True):
+                yield Placing(f"orders by {called!r}", column, "place", cells)
+        elif {*lower} <= TRUE | FALSE | {"-1"} and ("-1" in lower or parts & CHOSEN):
+            marks = ("1", "3") if "-1" in lower else ("1",)
+            what = "the best and the worst" if len(marks) > 1 else "choices"
+            places = np.select([np.isin(lower, [*TRUE]), lower == "-1"], ["1", "3"], "2")
+            yield Placing(f"{what} by {column!r}", column, "", places, marks)
 
 
-def _groups(sheet: Sheet, key: Sequence[Any]) -> NDArray[np.int64]:
+def _groups(sheet: Sheet, key: Sequence[Any]) -> Integers:
     """Return the number of the event of each row."""
     return pd.factorize(pd.MultiIndex.from_arrays([*map(sheet.cells, key)]))[0]
 
@@ -114,7 +108,7 @@ def _groups(sheet: Sheet, key: Sequence[Any]) -> NDArray[np.int64]:
 def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, ...], Any]]:
     """Return the columns that name the event and the item, each item once in an event."""
     free = [column for column in sheet.columns if column != placing.column]
-    events = [name for name in free if {*sheet.noun(name).split()} & EVENTS]
+    events = [name for name in free if sheet.noun(name) & EVENTS]
     events = ["list"] if "list" in free else events[:_MOST_EVENTS]
     others = [name for name in free if name not in (*events, "item")][:_MOST_EVENTS]
 
@@ -124,7 +118,7 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, .
             shared = placing.shared(groups) if (np.bincount(groups) > 1).all() else None
             if shared is not None:
                 # A race is no item of what a runner did in a year.
-                of_item = any({*sheet.noun(name).split()} & ITEMS for name in key)
+                of_item = any(sheet.noun(name) & ITEMS for name in key)
                 for item in _items(sheet, [name for name in free if name not in key], groups):
                     if item not in events or not of_item:
                         yield shared, -groups.max(), key, item
@@ -141,7 +135,7 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, .
     return [fit[2:] for fit in [*(fit for fit in likely if fit[:2] == best), *finer]]
 
 
-def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> list[Any]:
+def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
     """Return the columns that most likely hold the items: each is once in an event."""
     ranked: dict[int, dict[Any, Any]] = {}
     for column in columns:
@@ -150,7 +144,7 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: NDArray[np.int64]) -> l
         again = len({*cells}) < len(pairs) or groups.max() == 0
         if len(pairs) < len(cells) or "" in cells or not again:
             continue
-        noun, numeric = {*sheet.noun(column).split()}, is_numeric(cells)
+        noun, numeric = sheet.noun(column), is_numeric(cells)
         item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
         if column == "item" or not numeric or item or not noun:
             rank = 0 if column == "item" else numeric + (1 if item else 3)
@@ -163,16 +157,14 @@ def numbered(cell: str) -> str:
     return re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
 
 
-def are_places(cells: Collection[str]) -> bool:
-    """Tell whether cells are whole numbers from 1 on, or say that an item has no place."""
+def are_numbers(cells: Collection[str], *, whole: bool = False) -> bool:
+    """Tell whether cells are times, or whole numbers from 1 on, or say that there is none."""
     given = _given({*cells})
-    return bool(given) and all(cell.isdecimal() and int(cell) > 0 for cell in given)
-
-
-def are_times(cells: Collection[str]) -> bool:
-    """Tell whether cells are numbers or times, or say that an item has none."""
-    given = _given({*cells})
-    return bool(given) and not np.isnan([*map(seconds, given)]).any()
+    fit = (
+        cell.isdecimal() and int(cell) > 0 if whole else not np.isnan(seconds(cell))
+        for cell in given
+    )
+    return bool(given) and all(fit)
 
 
 def _given(cells: Collection[str]) -> list[str]:
@@ -192,13 +184,12 @@ def seconds(cell: str) -> float:
 
 def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) -> Table:
     """Return a row for each item of each list, with the columns list, item and place."""
-    column, several = placing.column, list(key) * (len(key) > 1)
-    read = replace(sheet.table, frame=sheet.table.frame.drop(columns=[column, *several]))
-    read = read.rename({item: "item"} if several else {item: "item", key[0]: "list"})
-    if several:
-        read = read.assign(list=[*map(" / ".join, zip(*map(sheet.cells, key), strict=True))])
-    called = {**read.given, "place": sheet.table.called(column)}
-    return placed(sheet, replace(read, given=called), placing.places)
+    called = {"place": sheet.table.called(placing.column), "list": sheet.table.called(key[0])}
+    read = replace(sheet.table, frame=sheet.table.frame.drop(columns=[placing.column, *key]))
+    read = read.rename({item: "item"})
+    lists = [*map(" / ".join, zip(*map(sheet.cells, key), strict=True))]
+    read = replace(read.assign(list=lists), given={**read.given, **called})
+    return placed(sheet, read, placing.places)
 
 
 def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
@@ -212,10 +203,9 @@ def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
         values = values.groupby(lists).rank("min", ascending=sheet.better == "low")
     notes = []
     for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
-        if number := int(rows.sum()):
-            verb = "is" if number == 1 else "are"
+        if rows.any():
             said = ", ".join(sorted({*np.array(cells, dtype=object)[rows]}))
-            notes.append(f"{counted(number, 'row')} ({said}) {verb} {what}")
+            notes.append(f"{what}: {counted(int(rows.sum()), 'row')} ({said})")
     read = table.assign(place=values.astype("Int64").array)
     return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
 
@@ -242,36 +232,33 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
 
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
-    size = len(sheet.table.frame)
-    numbers = are_times if sheet.better else are_places
+    size, by_rank = len(sheet.table.frame), not sheet.better
 
     def ranked(cells: Collection[str]) -> bool:
         given = _given(cells)
-        return are_places(given) and sorted(map(int, given)) == [*range(1, len(given) + 1)]
+        return are_numbers(given, whole=True) and {*map(int, given)} == {*range(1, len(given) + 1)}
 
     def complete(cells: Sequence[str]) -> bool:
         marked = {*_given(cells)} == {"-1", "0", "1"}
         return ranked(cells) or (marked and cells.count("-1") == cells.count("1") == 1)
 
     def fits(cells: Collection[str]) -> bool:
-        return len(_given(cells)) > 1 and (are_times if sheet.better else ranked)(cells)
+        return len(_given(cells)) > 1 and (ranked(cells) if by_rank else are_numbers(cells))
 
+    free = [
+        column
+        for column in sheet.columns
+        if column not in sheet.named and are_numbers(sheet.cells(column), whole=by_rank)
+    ]
     ranks = [
         column
-        for column in sheet.columns
-        if column not in sheet.named
-        and numbers(sheet.cells(column))
-        and sheet.noun(column) not in EVENTS | {""}
-        and not {*sheet.words(column)} & NOT_ITEMS
+        for column in free
+        if not sheet.noun(column) <= EVENTS and not {*sheet.words(column)} & NOT_ITEMS
     ]
-    doubtful = [
-        column
-        for column in sheet.columns
-        if column not in (*ranks, *sheet.named) and numbers(sheet.cells(column))
-    ][:_MOST_EVENTS]
+    doubtful = [column for column in free if column not in ranks][:_MOST_EVENTS]
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
     for more in (more for few in range(4) for more in combinations(doubtful, few)):
-        columns = [column for column in sheet.columns if column in (*ranks, *more)]
+        columns = [column for column in free if column in (*ranks, *more)]
         if len(columns) > 2 and all(map(complete, zip(*map(sheet.cells, columns), strict=True))):
             ranks = columns
             break
@@ -280,7 +267,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     if few or (sheet.better and "score" in sheet.named):
         return
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
-    by_column |= any({*sheet.noun(column).split()} & ITEMS - EVENTS for column in named)
+    by_column |= any(sheet.noun(column) & ITEMS - EVENTS for column in named)
     by_column |= "item" in named
     labels = [
         column
@@ -301,7 +288,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
-    if "list" in named or any(sheet.noun(column) in EVENTS for column in named):
+    if "list" in named or any(frozenset() < sheet.noun(column) <= EVENTS for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}"
@@ -316,63 +303,66 @@ def _is_apart(values: Floats, others: Floats) -> bool:
     return bool(far or (len(values) > 3 and (np.diff(values) == 1).all()))
 
 
-def _melted(sheet: Sheet, columns: Sequence[Any], are: str, label: Any = "") -> Table:
+def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) -> Table:
     """Return a row for each item of each list.
 
-    The columns are the places, the items or the lists (``are``); in the last case ``label`` is the
-    column of the items, and otherwise each row is a list.
+    The columns are the places, the items or the lists (``are``); each row is a list, but in the
+    last case, where ``more`` is the column of the items. With places, it may be the places of all
+    cells, shape (n, k).
     """
     cells = np.array([*map(sheet.cells, columns)], dtype=object).T
     rows, at = np.nonzero(cells != "")
-    read, names, places = (
-        sheet.table.take(rows),
-        np.array([*map(sheet.table.called, columns)], dtype=object)[at],
-        cells[rows, at],
-    )
-    lists, items = rows, names
+    read, places = sheet.table.take(rows), cells[rows, at]
+    index = sheet.table.frame.index
+    lists = index[rows] if index.is_unique else rows
+    items = np.array([*map(sheet.table.called, columns)], dtype=object)[at]
+    dropped = [*columns]
     if are == "place":
-        items, places = sheet.table.frame[columns].to_numpy(dtype=object)[rows, at], at + 1
+        items = sheet.table.frame[dropped].to_numpy(dtype=object)[rows, at]
+        places = at + 1 if more is None else more[rows, at]
     if are == "list":
-        lists, items = names, read.frame[label].to_numpy()
-    kept = read.frame.drop(columns=[*columns, *[label] * (are == "list")])
-    read = replace(read, frame=kept).assign(list=lists, item=items)
+        lists, items = items, read.frame[more].to_numpy()
+        dropped += [more]
+    read = replace(read, frame=read.frame.drop(columns=dropped)).assign(list=lists, item=items)
     return placed(sheet, read, [*map(str, places)])
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
     """Read the best and the worst of the items that were shown."""
+    names = {
+        name: words(name) if name in sheet.named else sheet.words(name) for name in sheet.columns
+    }
+    best, worst = ([name for name in names if {*names[name][:1]} & ends] for ends in (BEST, WORST))
     stems: dict[tuple[str, ...], list[Any]] = {}
-    for column in sheet.columns:
-        *stem, last = sheet.words(column) or ("",)
+    for column, parts in names.items():
+        *stem, last = parts or ("",)
         if stem and re.fullmatch(r"\d+|[a-z]", last):
             stems.setdefault((*stem,), []).append(column)
-    best, worst = (
-        [name for name in sheet.columns if {*sheet.words(name)[:1]} & ends]
-        for ends in (BEST, WORST)
-    )
     for columns in stems.values():
-        if len(best) == len(worst) == 1 and len(columns) > 2:
-            ends = {"best": best[0], "worst": worst[0]}
-            names = {f"item_{number}": column for number, column in enumerate(columns, 1)}
+        if len(best) == len(worst) == 1 and len(columns) + ("best" in names) > 2:
+            shown = {f"item_{number}": column for number, column in enumerate(columns, 1)}
             yield Reading(
                 f"the best {best[0]!r} and the worst {worst[0]!r} of {listed(columns)}",
-                partial(_extremes, sheet, ends, names),
-                {**ends, **names},
+                partial(_extremes, sheet, (best[0], worst[0]), columns),
+                {"best": best[0], "worst": worst[0], **shown},
             )
 
 
-def _extremes(sheet: Sheet, ends: Mapping[str, Any], names: Mapping[str, Any]) -> Table:
-    """Return columns best, worst, item_1, item_2, ... with the labels of what was shown."""
-    columns = list(names.values())
-    read = sheet.table.rename({theirs: ours for ours, theirs in {**ends, **names}.items()})
-    items = sheet.table.frame[columns].to_numpy(dtype=object)
-    labels = [*zip(*map(sheet.cells, columns), strict=True)]
-    spots = {sheet.words(column)[-1:]: at for at, column in enumerate(columns)}
-    for name, column in ends.items():
+def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Table:
+    """Return orders of what was shown: best 1, worst 3, all others 2."""
+    labels = np.array([*map(sheet.cells, columns)], dtype=object).T
+    spots = np.array([sheet.words(column)[-1] for column in columns])
+    table, places = sheet.table, np.full(labels.shape, 2)
+    for place, column in zip((1, 3), ends, strict=True):
         cells = sheet.cells(column)
-        if not all(map(contains, labels, cells)):
-            at = np.array([spots.get(words(cell)[-1:], -1) for cell in cells])
-            reason = " is none of the items of the row, nor the name of a column of these"
-            read.refuse(name, at < 0, f"{reason}; name one of them")
-            read = read.assign(**{name: items[np.arange(len(at)), at]})
-    return read
+        here = (labels == cells[:, np.newaxis]) & (labels != "")
+        by_name = spots == np.array([words(cell)[-1:] or ("",) for cell in cells])
+        if by_name.any(axis=1).all() and not here.any(axis=1).all():
+            here = by_name
+        reason = " is none of the items of the row; name one of them"
+        table.refuse(column, ~here.any(axis=1), reason)
+        reason = " is the best and the worst; correct one of the two cells, or drop the row"
+        table.refuse(column, (here & (places == 1)).any(axis=1), reason)
+        places[here] = place
+    bare = replace(sheet, table=replace(table, frame=table.frame.drop(columns=[*ends])))
+    return _melted(bare, columns, "place", places)

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed
+from relpref.data.arrays import Floats, Mask, counted, listed
 from relpref.data.readings import (
     BESIDE,
     BESIDE_LOSER,
@@ -45,9 +44,11 @@ from relpref.data.readings import (
 from relpref.data.tables import Table
 from relpref.errors import DataError
 
-# 1 where the first won, 0 for a tie, -1 where the second won, NaN for a blank, 9 for a void answer.
-Codes = NDArray[np.float64]
-_VOID = 9.0
+# How strongly the first was preferred, 1 where nothing says so, 0 for a tie, negative where the
+# second was; NaN for a blank, -inf for a void answer, and inf for a cell that is not read.
+Codes = Floats
+_VOID = -np.inf
+_VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
 _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
 ).fullmatch
@@ -115,16 +116,14 @@ def candidates(sheet: Sheet) -> list[Pair]:
         pairs = [Pair(*known, frozenset(), marker, decided, is_numeric(cells))]
     names = {*map(sheet.words, sheet.columns)}
 
-    def one_of_three(pair: Pair) -> bool:
-        second = sheet.words(pair.second)
-        third = tuple(_THIRD.get(word, word) for word in second)
-        return third != second and third in names
+    def third(pair: Pair) -> tuple[str, ...]:
+        return tuple(_THIRD.get(word, word) for word in sheet.words(pair.second))
 
     return [
         pair
         for pair in pairs
         if not pair.rest & NOT_LABELS
-        and not one_of_three(pair)
+        and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
         and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
         <= _SPOILED
@@ -150,16 +149,17 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
     for pair in label_pairs(sheet, everything):
         ends = {} if pair.decided else dict(zip(_PAIR, pair[:2], strict=True))
         outcomes = [_decided(sheet, pair)] if pair.decided else _outcomes(sheet, pair, everything)
-        # NaN differs from itself.
-        several = [np.nan_to_num(outcome.codes, nan=_VOID) for outcome in outcomes][:2]
-        row = int(np.not_equal(*several).argmax()) if len(several) > 1 else 0
-        place = sheet.table.place(row).removeprefix(f"{sheet.table.name}, ")
         for outcome in outcomes:
-            won = {1.0: pair.first, -1.0: pair.second}.get(outcome.codes[row])
+            # NaN differs from itself.
+            codes = np.nan_to_num([other.codes for other in outcomes[:2]], nan=9.0)
+            row = int((codes[0] != codes[-1]).argmax())
+            code, place = outcome.codes[row], sheet.table.place(row)
+            won = {1: pair.first, -1: pair.second}.get(np.isfinite(code) and np.sign(code))
             better = f"{sheet.cells(won)[row]!r} wins" if won else "nobody wins"
-            example = f", by which {better} in {place}" if len(several) > 1 else ""
+            example = f", by which {better} in {place.removeprefix(f'{sheet.table.name}, ')}"
             yield Reading(
-                f"pairs of {pair.first!r} and {pair.second!r} with {outcome.description}{example}",
+                f"pairs of {pair.first!r} and {pair.second!r} with {outcome.description}"
+                + example * (len(outcomes) > 1),
                 partial(_with_outcome, sheet, pair, outcome),
                 outcome.columns and {**ends, **outcome.columns},
             )
@@ -168,15 +168,14 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
 def _decided(sheet: Sheet, pair: Pair) -> Outcome:
     """Return that the first won, but for ties and void answers that another column says."""
     codes, used = np.ones(len(sheet.table.frame)), list[Any]()
-    twins = {end for side in side_pairs(sheet, DECIDED + SIDES, sheet.columns) for end in side[:2]}
     for column in sheet.columns:
         cells = sheet.cells(column)
         numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
-        if column in (*pair[:2], *twins) or not {*sheet.words(column)} & BESIDE_LOSER or numbers:
+        if column in pair[:2] or not {*sheet.words(column)} & BESIDE_LOSER or numbers:
             continue
-        said = [min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells]
-        other = np.isin(said, (0.0, _VOID)) & ~np.isin(cells, ("-", "–", "?"))
-        codes[other] = np.array(said)[other]
+        said = np.array([min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells])
+        other = (said <= 0) & ~np.isin(cells, ("-", "–", "?"))
+        codes[other] = said[other]
         used += [column] if other.any() else []
     what = f"the first preferred{f', and the ties of {listed(used)}' if used else ''}"
     columns = {} if used else dict(zip(_DECIDED, pair[:2], strict=True))
@@ -202,8 +201,8 @@ def _outcomes(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> list[Outc
     agreed: list[Outcome] = []
     for outcome in outcomes:
         for at, other in enumerate(agreed):
-            both = (np.abs(outcome.codes) <= 1) & (np.abs(other.codes) <= 1)
-            if both.any() and (outcome.codes == other.codes)[both].all():
+            both = np.isfinite(outcome.codes + other.codes)
+            if both.any() and (np.sign(outcome.codes) == np.sign(other.codes))[both].all():
                 codes = np.where(np.isnan(other.codes), outcome.codes, other.codes)
                 agreed[at] = other._replace(codes=codes, used=(*other.used, *outcome.used))
                 break
@@ -254,22 +253,24 @@ def _read(
         bad = np.array([" ".join(words(cell)) in BOTH_BAD for cell in sheet.cells(column)])
         described = f"the outcome {sheet.table.called(column)!r}"
         if bad.any():
-            what = "left out" if sheet.both_bad == "drop" else "a tie"
-            described += f" ({bad.sum()} times both were bad: {what})"
+            described += f" (both were bad {bad.sum()} times: {sheet.both_bad})"
         ways = list[Codes]()
         # Only the name of a column tells that it holds outcomes if all of them are ties.
         plainly = depth > 1 or {"winner", "result"} & sheet.named
         for name, codes in tried_outcomes(sheet, pair, everything, column, depth):
             twice = any(np.array_equal(codes, other, equal_nan=True) for other in ways)
-            if _fits(codes, (-1, 0, 1) if plainly else (-1, 1)) and not twice:
+            if _fits(codes, not plainly) and not twice:
                 ways.append(codes)
                 codes = np.where(bad & (sheet.both_bad == "drop"), _VOID, codes)
-                yield Outcome(described, codes, (column,), {name: column} if name else {})
+                turned = {"first": pair.second, "second": pair.first, "result": column}
+                names: Any = {"": {}, "turned": turned}.get(name, {name: column})
+                yield Outcome(described, codes, (column,), names)
 
 
-def _fits(codes: Codes, some: Sequence[int] = (-1, 1)) -> bool:
-    """Tell whether all cells were read, and at least one as one of some codes."""
-    return not np.isinf(codes).any() and bool(np.isin(codes, some).any())
+def _fits(codes: Codes, least: float = 1) -> bool:
+    """Tell whether all cells were read, and at least one as a strength of ``least``."""
+    strongest = np.max(np.abs(codes), where=np.isfinite(codes), initial=-1)
+    return bool(strongest >= least) and not np.isposinf(codes).any()
 
 
 def tried_outcomes(
@@ -279,26 +280,36 @@ def tried_outcomes(
 
     Cells are labels of their row or words for the two sides; with a ``depth`` of 1, results of the
     first such as win, and scores such as 2:1; with 2, numbers such as 1 and 0. Words for a tie are
-    allowed in each. Before the codes is the name, ``winner`` or ``result``, that chooses the way;
-    none where no name does.
+    allowed in each. Before the codes is the name, ``winner`` or ``result``, that chooses the way,
+    ``turned`` for a result of the second; none where no name does.
     """
     each, parts = sheet.cells(column), {*sheet.words(column)}
     at, distinct = pd.factorize(each)
     distinct = [re.sub(r"^([01]),5$", r"\1.5", plain(cell)) for cell in distinct]
     labels = {plain(label) for label in {*sheet.cells(pair.first), *sheet.cells(pair.second)}}
+    distinct, strengths = zip(*(_verdict(cell, labels) for cell in distinct), strict=True)
     common = np.array([_common(cell, labels) for cell in distinct])
     named, ways = sheet.named & {"winner", "result"}, list[tuple[str, Codes]]()
 
     def add(codes: Any, name: str = "result") -> None:
-        ways.append((name, np.where(np.isfinite(codes), codes, common)[at]))
+        ways.append((name, np.where(np.isfinite(codes), codes * np.array(strengths), common)[at]))
 
     def add_words(sides: Sequence[str], sign: float = 1.0, name: str = "result") -> None:
         coding = dict(zip(sides, (sign, -sign, 0.0), strict=False))
-        add([coding.get(cell, coding.get(_side(cell, coding), np.inf)) for cell in distinct], name)
+        add(
+            [
+                coding.get(cell, coding.get(_side(cell, coding, pair.rest), np.inf))
+                for cell in distinct
+            ],
+            name,
+        )
 
     if "result" not in named:
         ties = np.array([len(cell) > 2 and cell in TIES for cell in distinct])[at]
-        for labeled in [pair, *(other for other in everything if other.rank == 2)]:
+        for labeled in [
+            pair,
+            *(other for other in everything if other.rank == 2 and column not in other),
+        ]:
             won = 1.0 * (each == sheet.cells(labeled.first)) - (each == sheet.cells(labeled.second))
             ways.append(("winner", np.where(won != 0, won, common[at])))
             tied = (won != 0) & ties
@@ -319,22 +330,34 @@ def tried_outcomes(
         return ways
     numbers = depth > 1 or named
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
-    for sides in RESULTS if numbers else RESULTS[:-2]:
+    for sides in RESULTS:
         add_words(sides, sign)
     for cell, *coded in CODED if numbers else ():
-        if cell in distinct:
+        # Scales of preference often begin at the first side, with numbers below 0.
+        if cell in distinct and (cell != "-1" or named or parts & BESIDE_LOSER):
             add_words(coded, 1.0 if cell == "2" else sign)
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
-        add_words(("0", "1"), name="")
+        add_words(("0", "1"), name="turned")
     add([_margin(cell) for cell in distinct])
+    if "result" in named and "-" in "".join(distinct):
+        signed = re.compile(r"[+-]?\d{1,2}").fullmatch
+        add([float(cell) if signed(cell) else np.inf for cell in distinct])
     return ways
 
 
-def _side(cell: str, sides: Collection[str]) -> str:
+def _verdict(cell: str, labels: set[str]) -> tuple[str, int]:
+    """Return the side that a verdict such as A>>B names, and how strongly; other cells as is."""
+    match = _VERDICT(cell)
+    if match is None or not labels.isdisjoint({cell, match[1], match[3]}):
+        return cell, 1
+    return {"<": match[3], "=": "tie"}.get(match[2][0], match[1]), len(match[2])
+
+
+def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
     """Return the words of a cell without those that say nothing of a side."""
     if is_numeric([cell]):
         return cell
-    return " ".join(word for word in words(cell) if word in sides or word not in BESIDE)
+    return " ".join(word for word in words(cell) if word in sides or word not in (*BESIDE, *rest))
 
 
 def _common(cell: str, labels: set[str]) -> float:
@@ -361,7 +384,7 @@ def _goals(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
     sides = [
         side[:2]
         for side in side_pairs(sheet, SIDES + _GOALS, sheet.columns)
-        if (side.rest & GOALS and side.rest <= GOALS) or side.marker in _GOALS
+        if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
     if "first_score" in sheet.named:
         sides = [("first_score", "second_score")]
@@ -389,22 +412,17 @@ def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
         if not all(cell.isdecimal() for cells in texts for cell in cells):
             continue
         counts = np.array(texts, dtype=np.float64)
-        wrong, marks = counts.sum(axis=0) != 1, counts.max() <= 1
-        if marks and not ties and ("winner" in side.rest or wrong.any()):
+        wrong = counts.sum(axis=0) != 1
+        if counts.max() <= 1 and wrong.any() and ("winner" in side.rest or not ties):
             raise DataError(
-                f"{sheet.table.name}: {side.first!r} and {side.second!r} say who won, and there is "
-                "no column of ties; add 'winner_tie', true where neither won"
-            )
-        if marks and "winner" in side.rest and wrong.any():
-            raise DataError(
-                f"{sheet.table.place(int(wrong.argmax()))}: exactly one of {listed(used)} is true "
-                "in each row; correct the row, or drop it"
+                f"{sheet.table.place(int(wrong.argmax()))}: not exactly one of {listed(used)} is "
+                "true; correct the row, or drop it, or add 'winner_tie', true where neither won"
             )
         none = np.full(len(wrong), np.nan)
         yield Outcome(f"the counts {listed(used)}", none, used, {}, counts)
 
 
-def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, NDArray[np.bool_]]]:
+def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, Mask]]:
     """Yield columns that mark ties, or void answers, by true; whether it is ties; and the rows."""
     for column in sheet.columns:
         parts = {*sheet.words(column)} - {"is", "was"}
@@ -415,7 +433,12 @@ def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, NDArray[np.bool_]]]:
 
 def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     """Return the pairs with their winners and ties, without rows that have no outcome."""
-    codes, used, table, notes = outcome.codes.copy(), list(outcome.used), sheet.table, list[str]()
+    codes, used, table, notes = (
+        outcome.codes.astype(float),
+        list(outcome.used),
+        sheet.table,
+        list[str](),
+    )
     if outcome.counts is not None:
         rows, sides = np.nonzero(outcome.counts.T)
         count = outcome.counts[sides, rows]
@@ -426,14 +449,15 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         if column in used:
             continue
         if tie and not pair.decided:
-            wrong = marked & (np.abs(codes) == 1)
+            wrong = marked & np.isfinite(codes) & (codes != 0)
             table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
         codes[marked] = 0.0 if tie else np.nan
         used.append(column)
-    rows = np.flatnonzero(np.abs(codes) <= 1)
+    for end in pair[:2]:
+        codes[[cell.lower() == "bye" for cell in sheet.cells(end)]] = np.nan
+    rows = np.flatnonzero(np.isfinite(codes))
     if left_out := len(codes) - len(rows):
-        verb = "is" if left_out == 1 else "are"
-        notes.append(f"{counted(left_out, 'row')} without an outcome {verb} left out")
+        notes.append(f"left out: {counted(left_out, 'row')} without an outcome")
     if pair.marker[1].startswith("opp"):
         left, right = (sheet.cells(end)[rows] for end in pair[:2])
         answers = Counter(zip(left, right, codes[rows], strict=True))
@@ -450,6 +474,7 @@ def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
     others = {"winner", "loser", "result", "probability", "tie"} & {*table.frame.columns}
     read = table.rename({name: f"other {name}" for name in others - {*names}} | names)
     columns: dict[str, Any] = {"tie": codes == 0} if (codes == 0).any() else {}
+    columns |= {"strength": np.abs(codes).astype(int)} if (np.abs(codes) > 1).any() else {}
     if not pair.decided:
         ends = [read.frame[name].to_numpy(dtype=object) for name in _PAIR]
         columns["winner"] = np.where(codes > 0, *ends)

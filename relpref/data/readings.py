@@ -48,9 +48,9 @@ DECIDED = _both(
     """
 )
 # Words of a result of one side: it won, it lost.
-RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage, true false, yes no")
-# Numbers for the first, the second and a tie, where a cell is the number before them.
-CODED = ("2", "1", "2", "1.5"), ("-1", "1", "-1", "0"), ("1", "1", "0", "0.5")
+RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
+# Numbers and truths for the first, the second and a tie, where a cell is the one before them.
+CODED = _both("2 1 2 1.5, -1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
 # Words for a number of things, and for things that are compared.
 NUMBERS = terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title")
 ITEMS = terms(
@@ -68,7 +68,7 @@ NOT_LABELS = terms(
     """
     rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, vote,
     age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, colour,
-    odds, text, response, answer, conversation, annotator, judge, rater, voter, evaluator,
+    odds, text, answer, conversation, annotator, judge, rater, voter, evaluator,
     reviewer, stance, result, outcome, winner, loser, choice, preference, tore, goles, buts,
     comment, prob, probability, time, stadium, reason
     """
@@ -83,7 +83,10 @@ OUTCOMES = terms(
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
-OF_SIDES = terms("winner, choice, chosen, preferred, better, pick, picked, selected, vote")
+OF_SIDES = terms(
+    "winner, choice, chosen, preferred, better, pick, picked, selected, vote, preference, prefer, "
+    "label, judgment, judgement, decision, selection, answer, response"
+)
 # Words in names of columns that name a side of each answer for another reason.
 DOUBTFUL = terms(
     """
@@ -95,7 +98,7 @@ DOUBTFUL = terms(
 GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
-    golos, reti, punkte, puntos, final, full, time, ft, match, game, g, team, total
+    golos, reti, punkte, puntos, final, full, ft, g, total
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -120,7 +123,7 @@ BOTH_BAD = terms("tie bothbad, both bad, bothbad, both are bad, neither, tie bot
 VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, -,
-    ?, –, walkover, bye, skip, skipped, unknown
+    ?, –, walkover, w/o, bye, skip, skipped, unknown
     """
 )
 CANCELED = terms("cancelled, canceled, abandoned, void, postponed")
@@ -180,7 +183,7 @@ BESIDE = (
     | terms(
         """
     final, match, game, human, overall, full, ft, who, which, is, was, type, the, vote, wins,
-    win, won, prefer, preferred
+    win, won, prefer, preferred, p
     """
     )
 )
@@ -282,9 +285,9 @@ class Sheet:
         """Return the words of the name that a column was given."""
         return words(self.table.called(column))
 
-    def noun(self, column: Any) -> str:
+    def noun(self, column: Any) -> frozenset[str]:
         """Return the words of a name without those for numbers, such as ``race`` of ``raceId``."""
-        return " ".join(word for word in self.words(column) if word not in NUMBERS)
+        return frozenset(self.words(column)) - NUMBERS
 
     def cells(self, column: Any) -> NDArray[Any]:
         """Return the cells as text: no blanks around, whole numbers without decimals."""
@@ -300,7 +303,8 @@ def _text(cell: Any) -> str:
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", str(trimmed(cell)))
+    cell = re.sub(r"^\u2212(?=\d)", "-", str(trimmed(cell)))
+    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", cell)
     return "" if cell in MISSING else cell
 
 

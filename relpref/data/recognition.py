@@ -4,9 +4,11 @@ A form is recognized by the names of its columns and confirmed by their cells. A
 two forms is refused with both, and so is one with columns that look like answers but fit no form.
 """
 
-from collections.abc import Collection, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import permutations, product
 from operator import contains
 from typing import Any
 
@@ -17,7 +19,6 @@ from relpref.data.columns import FORMS
 from relpref.data.order_readings import (
     best_and_worst,
     long_orders,
-    numbered,
     orders_by_item,
     orders_by_place,
 )
@@ -34,25 +35,32 @@ from relpref.data.readings import (
     ADVANTAGE,
     DOUBTFUL,
     EVENTS,
-    LAST,
-    OUT,
     OUTCOMES,
     RATERS,
     Reading,
     Sheet,
+    is_numeric,
 )
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
 
 # Names that ``columns`` may give beside those of the schema: of what an outcome is computed from.
-ASIDE = ("score", "first_score", "second_score")
+ASIDE = ("score", "first_score", "second_score", "best", "worst")
 _NO_ANSWERS = (
     "the columns {} are not recognized as answers; a table of answers has two columns of items and "
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
     "item and its place (list, item, place): say in columns= which columns are these"
 )
 _MOST_LOOKED_AT = 12  # columns
-_COMPARED = ("first", "second", "winner", "tie", "list", "item", "place")
+# Cells of outcomes that are left as they are.
+_PLAIN = {"result": r"-?[01]|0\.5|½|1/2|True|False|", "place": r"\d*"}
+# Names of neighboring columns that are suggested where a table has none.
+_NAMES = (
+    "first,second,winner",
+    "first,second,first_score,second_score",
+    "winner,loser",
+)
+_COMPARED = ["winner", "tie", "list", "item", "place"]
 
 
 def recognized(
@@ -105,27 +113,21 @@ def _readings(sheet: Sheet) -> list[Reading]:
 
 def _is_ours(sheet: Sheet) -> bool:
     """Tell whether a table has the columns of a form already, with the cells of that form."""
-    columns = set(sheet.columns)
-    form = next((form for form in FORMS if columns >= set(form.columns)), None)
-    if len(columns) < len(sheet.columns):
-        return True  # a repeated name is refused later
-    if form is None or sheet.better:
+    forms = (form for form in FORMS if {*form.columns} <= {*sheet.columns})
+    form = None if sheet.better else next(forms, None)
+    if form is None:
         return False
     *ends, outcome = form.columns
-    cells = set(sheet.cells(outcome))
+    cells = sheet.cells(outcome)
     if outcome == "loser":
         return not says_more(sheet)
-    if outcome == "result":
-        ours = not cells.isdisjoint({"", "0", "-1", "0.5", "½", "True"}) or cells == {"1"}
-        return ours and "result" not in sheet.named
-    if outcome == "place":
-        plainly = cells == {*map(numbered, cells)} and not {*map(str.lower, cells)} & (LAST | OUT)
-        return plainly and "place" not in sheet.named
-    if outcome not in ("winner", "worst"):
+    if outcome in _PLAIN:
+        plain = re.compile(_PLAIN[outcome]).fullmatch
+        return outcome not in sheet.named and all(map(plain, {*cells}))
+    if outcome != "winner":
         return True
-    ends = [name for name in sheet.columns if str(name).startswith("item_")] if form.rows else ends
     rows = zip(*map(sheet.cells, ends), strict=True)
-    return bool(ends) and all(map(contains, (("", *row) for row in rows), sheet.cells(outcome)))
+    return all(map(contains, (("", *row) for row in rows), cells))
 
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
@@ -136,8 +138,7 @@ def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) 
         tables = [like or readings[0].table(), readings[0].table()]
     except (DataError, IndexError):
         return False
-    names = [name for name in _COMPARED if name in tables[0].frame.columns]
-    frames = (each.frame.reindex(columns=names).astype(object) for each in tables)
+    frames = (each.frame.reindex(columns=_COMPARED).astype(object) for each in tables)
     same = np.array_equal(*(frame.fillna("").astype(str) for frame in frames))
     return same and len(readings) == 1
 
@@ -166,6 +167,12 @@ def _remedy(sheet: Sheet) -> str:
             "columns hold these; name them, as in columns={'list': 'race', 'item': 'name', "
             "'score': 'time'}"
         )
+    if {"best", "worst"} <= {*sheet.columns}:
+        return (
+            ": there is no column 'item_1'; name the columns of what was shown item_1, item_2, "
+            "...; where each item has a row with marks, join these: "
+            "table.assign(choice=table['best'] - table['worst'])"
+        )
     if {"first", "second"} & {*sheet.columns}:
         return ""  # a missing column or a wrong cell, which is refused by its place
     everything = candidates(sheet)
@@ -176,26 +183,33 @@ def _remedy(sheet: Sheet) -> str:
         exact, similar, _ = named_outcomes(sheet, pair)
         for column, name in product((*exact, *similar), ("result", "winner")):
             columns = {"first": pair.first, "second": pair.second, name: column}
-            if _works(sheet, columns):
-                return (
-                    f"{sides}; if {column!r} says who was preferred (there is no tie where it is 0 "
-                    f"or false): {_option(sheet, columns)}"
-                )
+            if not _works(sheet, columns):
+                continue
+            what, option = "who was preferred (0 and false are no tie)", _option(sheet, columns)
+            if any(cell.startswith("-") for cell in sheet.cells(column)):
+                what = "how strongly one is preferred"
+                turned = _option(sheet, {**columns, "first": pair.second, "second": pair.first})
+                option += f" if numbers above 0 are for {pair.first!r}, and else {turned}"
+            return f"{sides}; if {column!r} says {what}: {option}"
         for column in exact:
             ways = tried_outcomes(sheet, pair, everything, column, 2 - pair.doubtful)
-            row = int(min((np.isinf(codes) for _, codes in ways), key=np.sum).argmax())
+            row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
             return (
                 f"{table.cell(column)(row).removeprefix(table.name)}: {sheet.cells(column)[row]!r} "
                 "is neither a label of its row, nor a word for a side or a tie, nor a result such "
                 "as 2:1; correct the cell, or drop the row"
             )
         if share_labels(sheet, pair):
+            option = _option(sheet, dict(zip(("winner", "loser"), pair[:2], strict=True)))
             return (
                 f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
-                "results such as 2:1; add one, called 'winner'"
+                f"results such as 2:1; if it is always {pair.first!r}: {option}; otherwise add the "
+                f"column 'winner' with {pair.first!r} or {pair.second!r} in each row"
             )
-    for outcome, (first, second) in product(*_outcomes_and_ends(sheet)):
-        columns = {"first": first, "second": second, "winner": outcome}
+    for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
+        columns, parts = {"first": first, "second": second, "winner": outcome}, sheet.words(outcome)
+        if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
+            continue
         rows = zip(sheet.cells(first), sheet.cells(second), strict=True)
         if all(map(contains, rows, sheet.cells(outcome))) and _works(sheet, columns):
             return (
@@ -203,50 +217,64 @@ def _remedy(sheet: Sheet) -> str:
                 f"compared: {_option(sheet, columns)}"
             )
     scored = _readings(replace(sheet, better="low"))
-    if len(scored) == 1 and any(sheet.noun(name) in EVENTS for name in sheet.columns):
+    if len(scored) == 1 and any(frozenset() < sheet.noun(name) <= EVENTS for name in sheet.columns):
         return (
             f": the table may be {scored[0].description.split(' (')[0]}; say better='low' "
             "(--better low) if the lowest is the best, or better='high' (--better high)"
         )
+    marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
+    marked = map(Counter, zip(*map(sheet.cells, marks), strict=True))
+    once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
+    if once and _readings(replace(sheet, better="high")):
+        return (
+            f": each row has 1 and -1 once, in {listed(marks)}; if these are the best and the "
+            "worst, say better='high' (--better high), and leave the cells of items that were not "
+            "shown blank"
+        )
     if {*sheet.columns} & {name for form in FORMS for name in form.columns}:
         return ""
-    return f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    return _unnamed(sheet) or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
 
 
-def _outcomes_and_ends(sheet: Sheet) -> tuple[list[Any], list[tuple[Any, Any]]]:
-    """Return the columns that are named as outcomes, and all pairs of other columns."""
-    outcomes = [
-        name
-        for name in sheet.columns
-        if {*sheet.words(name)} & OUTCOMES and not {*sheet.words(name)} & DOUBTFUL
-    ]
-    others = [name for name in sheet.columns if name not in outcomes][:_MOST_LOOKED_AT]
-    return outcomes, list(combinations(others, 2))
+def _unnamed(sheet: Sheet) -> str:
+    """Say that there is no row of names, where the first row is like others, and name columns."""
+    below = {cell for column in sheet.columns for cell in sheet.cells(column)}
+    first = [str(name) for name in sheet.columns if name in below and not is_numeric([name])]
+    for form, more in product(_NAMES if first else (), range(len(sheet.columns))):
+        names = [f"column {at + 1}" for at, _ in enumerate(sheet.columns)]
+        names[more : more + form.count(",") + 1] = form.split(",")
+        if len(names) == len(sheet.columns):
+            frame = sheet.table.frame.set_axis(names, axis=1)
+            if _works(Sheet(replace(sheet.table, frame=frame)), {}):
+                line = ",".join(names)
+                return (
+                    f": {first[0]!r} is above the others and among them, so the names of the "
+                    f"columns may be missing; write a line of names above, such as {line} (or "
+                    f"pandas.read_csv(file, names={line!r}.split(',')))"
+                )
+    return ""
 
 
-def hints(read: Table, *, sides: bool) -> tuple[str, ...]:
-    """Return notes on columns that could be used: who answered, which side has an advantage."""
-    sheet, notes = Sheet(read), list[str]()
-    columns = sheet.columns
-    for column in columns if "rater" not in columns else ():
+def hints(read: Table, *, sides: bool) -> Iterator[str]:
+    """Yield notes on columns that could be used: who answered, which side has an advantage."""
+    sheet = Sheet(read)
+    columns, called = sheet.columns, read.called
+    for column in () if "rater" in columns else columns:
         lists = read.frame["list"] if "list" in columns else read.frame.index
         alike = (read.frame[column].groupby(lists).nunique() == 1).all()
-        if sheet.noun(column) in RATERS and alike and not read.blank(column).any():
-            option = column_option({"rater": read.called(column)})
-            notes.append(f"{read.called(column)!r} may say who answered: {option} uses it")
+        if frozenset() < sheet.noun(column) <= RATERS and alike and not read.blank(column).any():
+            option = column_option({"rater": called(column)})
+            yield f"{called(column)!r} may say who answered: {option} uses it"
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():
-        marker = {*sheet.words("first")} - {*sheet.words("second")}
-        if name not in columns and marker & favored:
-            first = read.called("first")
-            option = column_option({name: first})
+        if name not in columns and favored & {*sheet.words("first")} - {*sheet.words("second")}:
+            option = column_option({name: called("first")})
             if name != "shown_first":
-                call, _, command = option.partition(" (--")
+                call, command = option.split(" (--")
                 option = f"{call}, covariates=[{name!r}] (--{command[:-1]} --covariates {name})"
-            notes.append(f"{option} estimates the advantage of the side in {first!r}")
-    neutral = [read.called(column) for column in columns if "neutral" in sheet.words(column)]
-    if neutral and "home" in columns:
-        notes.append(
-            f"{neutral[0]!r} is not used; leave 'home' blank in the rows where neither side is at "
-            "home"
-        )
-    return tuple(notes)
+            yield f"{option} estimates the advantage of the side in {called('first')!r}"
+    for column in columns:
+        if "neutral" in sheet.words(column) and "home" in columns:
+            yield (
+                f"{called(column)!r} is not used; leave 'home' blank in the rows where neither "
+                "side is at home"
+            )

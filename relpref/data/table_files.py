@@ -240,8 +240,8 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
     cells: list[str] = []
 
     def piece() -> Piece:
-        columns = {name: cells[at :: len(names)] for at, name in enumerate(names)}
-        frame = pd.DataFrame(columns, columns=pd.Index(names, dtype=object), dtype=object)
+        columns = {at: cells[at :: len(names)] for at in range(len(names))}
+        frame = pd.DataFrame(columns, dtype=object).set_axis(pd.Index(names, dtype=object), axis=1)
         lines = np.array(begins, dtype=np.int64)
         return Piece(frame, lines, True, style.delimiter, notes=style.notes)
 
@@ -287,18 +287,16 @@ def _check_header(file: Path, header: Sequence[str], max_columns: int | None) ->
             f"{file}: {counted(len(header), 'column')} are more than the limit of {max_columns}; "
             "select some"
         )
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise DataError(f"{file}: the column {shown(twice)} occurs twice; rename or remove one")
 
 
 def _typed(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> pd.DataFrame:
     """Return cells of JSON or Excel as a frame; whole numbers stay exact beside missing ones."""
     columns = {}
-    for name, *cells in zip(names, *rows, strict=True):
+    for at, cells in enumerate(zip(*rows, strict=True)):
         column = pd.Series(cells, dtype=object)
-        columns[name] = column if column.isna().any() else column.infer_objects()
-    return pd.DataFrame(columns, columns=pd.Index(names, dtype=object))
+        columns[at] = column if column.isna().any() else column.infer_objects()
+    frame = pd.DataFrame(columns, columns=range(len(names)))
+    return frame.set_axis(pd.Index(names, dtype=object), axis=1)
 
 
 def _are_rows(value: Any) -> bool:

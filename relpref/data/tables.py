@@ -412,12 +412,16 @@ def check_columns(
             f"{table.name}: the column {shown(column)} is not used (only {', '.join(allowed)} "
             f"are): {reason}"
         )
-    for column in columns:
-        if columns.count(column) > 1:
-            raise DataError(
-                f"{table.name}: the column {column!r} occurs twice; keep one of the two"
-            )
+    check_repeats(table.name, columns)
     return (unused_note(unused),) if unused else ()
+
+
+def check_repeats(name: str, columns: Any) -> None:
+    """Refuse a table called ``name`` if two of its columns have the same name."""
+    repeated = pd.Index(columns).duplicated()
+    if repeated.any():
+        twice = shown(columns[int(repeated.argmax())])
+        raise DataError(f"{name}: the column {twice} occurs twice; rename or remove one")
 
 
 def unused_note(columns: Collection[Any]) -> str:
@@ -434,7 +438,11 @@ def is_path(value: Any) -> bool:
 
 
 def read_table(
-    path: FilePath, *, max_columns: int | None = None, encoding: str | None = None
+    path: FilePath,
+    *,
+    max_columns: int | None = None,
+    encoding: str | None = None,
+    repeats: bool = False,
 ) -> Table:
     """Read a table from a file of text, JSON, Excel or Parquet.
 
@@ -452,13 +460,15 @@ def read_table(
     encoding : str, optional
         Encoding of a text, such as ``"cp1252"``. By default that of its byte order mark, or UTF-8,
         or cp1252 with a note where the text is not UTF-8.
+    repeats : bool
+        Whether two columns may have the same name.
 
     Raises
     ------
     DataError
         If the file is missing, a directory, empty, damaged, of another kind, or too wide.
     """
-    pieces = list(read_pieces(path, max_columns=max_columns, whole=True, encoding=encoding))
+    pieces = [*read_pieces(path, max_columns, True, encoding, repeats)]
     table = pieces[0]
     if len(pieces) > 1:
         frame = pd.concat([piece.frame for piece in pieces], ignore_index=True)
@@ -471,15 +481,17 @@ def read_table(
 
 def read_pieces(
     path: FilePath,
-    *,
     max_columns: int | None = None,
     whole: bool = False,
     encoding: str | None = None,
+    repeats: bool = False,
 ) -> Iterator[Table]:
     """Read a file in pieces, see `read_table`; Parquet at once if asked."""
     file, decimal = Path(path), ""
     for number, piece in enumerate(pieces_of(file, encoding, max_columns, whole)):
         notes = () if number else piece.notes
+        if not repeats:
+            check_repeats(str(file), piece.frame.columns)
         if piece.text and not number:
             decimal = _decimal_of(piece)
             notes += ("the file has decimal commas",) if decimal == "," else ()
@@ -496,7 +508,7 @@ def read_pieces(
 
 def _decimal_of(piece: Piece) -> str:
     """Return the decimal mark of a file; "" where it cannot be told."""
-    cells = [cell for name in piece.frame.columns for cell in piece.frame[name].tolist()]
+    cells = piece.frame.to_numpy().ravel().tolist()
     sure = {cell for cell in cells if ("," in cell or "." in cell) and not _IN_DOUBT(cell)}
     points = any(map(_DECIMAL_POINT, sure))
     if any(map(_DECIMAL_COMMA, sure)):

@@ -304,12 +304,14 @@ def check_keep(keep: float | None) -> None:
 
 
 Graph = Any  # ArrayLike | sparse matrix | DataFrame | str | None
+Function = Literal["cut", "concave"]
 
 
 def cut_features(
     rankings: Any,
     graph: Graph = None,
     *,
+    function: Function = "cut",
     normalize: bool = False,
     placements: Literal["auto", "all", "sample", "raw"] = "auto",
     tol: float = 0.05,
@@ -329,6 +331,9 @@ def cut_features(
         the name of a relation of the items. By default `item_graph` of the items' standardized
         attributes. An item without an edge has the feature 0. The order of items in different
         components of the graph only determines which gains are pooled.
+    function : "cut" or "concave"
+        Submodular function of the graph. "concave": a concave function of the weight that each
+        item's edges have inside a set, with weight 1 for all pairs of items without attributes.
     normalize : bool
         Divide by `cut_scale`, so that kernels of different graphs can be compared.
     placements : "auto", "all", "sample" or "raw"
@@ -367,14 +372,19 @@ def cut_features(
     what the block adds to the cut of the prefix, and the features are the gains averaged over the
     pools of a monotone fit along the ranking, O(n²) for each. The features of the reversed ranking
     are the negatives.
+
+    The concave function is F(A) = Σ_j (√w_j(A) + √(w_j(V) − w_j(A)) − √w_j(V)), with V all items
+    and w_j(A) = Σ_{i in A} W_ij, where W_jj is the heaviest weight of all. The first and the last
+    items of a ranking have larger gains than with the cut.
     """
     positions = position_array(rankings)
-    weights = graph_weights(rankings, graph, positions.shape[1])
+    weights = graph_weights(rankings, graph, positions.shape[1], function=function)
+    features, _ = submodular(function)
     values: Any
     complete: Any
-    if placements != "raw":
+    if placements != "raw" or function != "cut":
         options: dict[str, Any] = {"placements": placements, "tol": tol, "rng_key": rng_key}
-        values, error = _of_any_kind(exhaustive_features, positions, weights, **options)
+        values, error = _of_any_kind(features, positions, weights, **options)
     elif traced(positions, weights):
         complete = jnp.all(positions >= 0, axis=1, keepdims=True)
         values = jnp.where(
@@ -386,7 +396,7 @@ def cut_features(
         values, error = np.empty(positions.shape), np.zeros(positions.shape)
         values[complete] = by_rows(exhaustive_features, positions[complete], weights)
         values[~complete] = by_rows(_mean_gains, positions[~complete], weights)
-    scale = cut_scale(weights) if normalize else 1.0
+    scale = cut_scale(weights, function) if normalize else 1.0
     return (values / scale, error / scale) if return_error else values / scale
 
 
@@ -403,14 +413,17 @@ def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> An
     return left @ (left if b is None else cut_features(with_items_of(a, b), graph, **options)).T
 
 
-def cut_scale(weights: Any) -> Any:
+def cut_scale(weights: Any, function: Function = "cut") -> Any:
     """Root mean squared norm of a random full ranking's raw gains; 1 for a graph without edges.
 
-    E g_i² = ⅔ Σ_j W_ij² + ⅓ (Σ_j W_ij)²: two other items are on the same side of i in two thirds of
-    the rankings. It depends on the graph alone, so that new rankings are scaled like old ones.
-    ``weights``, shape (n, n), are as ``graph`` of `cut_features`.
+    For the cut E g_i² = ⅔ Σ_j W_ij² + ⅓ (Σ_j W_ij)²: two other items are on the same side of i in
+    two thirds of the rankings. For the concave function it is the norm of the features, and the
+    mean is over 256 rankings that are always the same. It depends on the graph alone, so that new
+    rankings are scaled like old ones. ``weights``, shape (n, n), and ``function`` are as for
+    `cut_features`.
     """
-    return in_double(_scale, checked_weights(weights))
+    _, scale = submodular(function)
+    return in_double(scale, checked_weights(weights))
 
 
 @lazy_jit
@@ -439,6 +452,47 @@ def exhaustive_features(positions: Array, weights: Array) -> Array:
 
 
 @lazy_jit
+def concave_features(positions: Array, weights: Array) -> Array:
+    """Features of exhaustive rankings by the concave function of `cut_features`, shape (m, n)."""
+    weights = real(weights) + jnp.max(weights) * jnp.eye(len(weights))
+    zero = jnp.zeros(positions.shape, weights.dtype)
+
+    def roots(order: Array) -> Array:
+        """Σ_j √w_j of the first 0, 1, ... n items, shape (n + 1, m)."""
+
+        def add(inside: Array, item: Array) -> tuple[Array, Array]:
+            inside = inside + weights[item]
+            linked = inside > 0  # the root has no derivative at 0
+            root = jnp.where(linked, jnp.sqrt(jnp.where(linked, inside, 1)), 0)
+            return inside, jnp.sum(root, axis=1)
+
+        return jnp.pad(jax.lax.scan(add, zero, order)[1], ((1, 0), (0, 0)))
+
+    order = jnp.argsort(positions, axis=1).T
+    # The weight outside is summed from the other end: a difference would not be exactly 0.
+    values = (roots(order) + roots(order[::-1])[::-1]).T
+    item, other = positions[:, :, None], positions[:, None, :]
+    sizes = jnp.sum(other <= item, axis=2), jnp.sum(other < item, axis=2)
+    through, before = (jnp.take_along_axis(values, size, axis=1) for size in sizes)
+    return pooled((through - before) / (sizes[0] - sizes[1]), positions)
+
+
+def _concave_scale(weights: Array) -> Array:
+    drawn = np.argsort(np.random.default_rng(0).random((256, len(weights))), axis=1)
+    squared = jnp.mean(jnp.sum(jnp.square(concave_features(drawn, weights)), axis=1))
+    return jnp.sqrt(jnp.where(squared > 0, squared, 1))
+
+
+def submodular(function: Function) -> tuple[Callable[..., Array], Callable[..., Array]]:
+    """Features of exhaustive rankings by a submodular function of a graph, and their scale."""
+    if function == "cut":
+        return exhaustive_features, _scale
+    if function == "concave":
+        return concave_features, _concave_scale
+    raise DataError(f"function is {function!r}; it is 'cut' or 'concave'")
+
+
+@lazy_jit
 def _mean_gains(positions: Array, weights: Array) -> Array:
     """Mean raw gains over all completions, shape (m, n).
 
@@ -464,12 +518,16 @@ def graph_weights(
     num_items: int,
     lengthscale: Literal["median"] | ArrayLike = "median",
     keep: float | None = None,
+    function: Function = "cut",
 ) -> Any:
-    """Weights of the graph that an argument ``graph`` stands for, see `cut_features`.
+    """Weights of the graph that arguments ``graph`` and ``function`` stand for, see `cut_features`.
 
     ``lengthscale`` and ``keep`` are as for `item_graph`.
     """
     items = getattr(rankings, "items", None)
+    plain = items is None or not items.attributes.shape[1]
+    if graph is None and plain and function == "concave":
+        return 1 - np.eye(num_items)
     if graph is None:
         attributes = require_attributes(items)
         # Also where the attributes are traced.

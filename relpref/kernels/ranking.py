@@ -19,12 +19,13 @@ from relpref.description import Description, describe
 from relpref.errors import DataError
 from relpref.kernels.attribute import SquaredExponential
 from relpref.kernels.cut import (
+    Function,
     check_keep,
     checked_weights,
     cut_scale,
-    exhaustive_features,
     graph_weights,
     require_attributes,
+    submodular,
 )
 from relpref.kernels.graph import Features, factored_features, landmark_features
 from relpref.kernels.mallows import (
@@ -98,15 +99,19 @@ class Cut:
         Learn a single one.
     keep : float, optional
         Only this share of the pairs of items, the heaviest, keep their weights.
+    function : "cut" or "concave"
+        See `relpref.kernels.cut_features`.
     """
 
     graph: Any = None
     lengthscale: Literal["median", "learn"] | float = "median"
     shared_lengthscale: bool = False
     keep: float | None = None
+    function: Function = "cut"
 
     def __post_init__(self) -> None:
         check_keep(self.keep)
+        submodular(self.function)
         if self.graph is not None and self.lengthscale != "median":
             raise DataError(
                 "Cut: a given graph has no lengthscale; leave out graph= or lengthscale="
@@ -134,21 +139,23 @@ class Cut:
     def weights(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Array:
         """Weights of the items' graph, shape (n, n)."""
         scale: Any = lengthscale if self.lengthscale == "learn" else self.lengthscale
-        return real(graph_weights(rankings, self.graph, rankings.shape[1], scale, self.keep))
+        options = (scale, self.keep, self.function)
+        return real(graph_weights(rankings, self.graph, rankings.shape[1], *options))
 
     def features(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Features:
         """Features of exhaustive rankings, one for each item; others are refused."""
         weights = self.weights(rankings, lengthscale=lengthscale)
         _require_exhaustive(rankings)
-        return Features(
-            exhaustive_features(jnp.asarray(rankings.positions), weights) / cut_scale(weights)
-        )
+        features, _ = submodular(self.function)
+        scale = cut_scale(weights, self.function)
+        return Features(features(jnp.asarray(rankings.positions), weights) / scale)
 
     def describe(self) -> Description:
         graph = "their similarity by attributes" if self.graph is None else "a given graph"
+        name = {"cut": "graph cut kernel", "concave": "kernel of a concave function"}[self.function]
         return Description(
-            "The graph cut kernel compares rankings by where they put items among their neighbors "
-            f"in {graph} (Conserva et al. 2022).",
+            f"The {name} compares rankings by where they put items among their neighbors in "
+            f"{graph} (Conserva et al. 2022).",
             "M. Conserva, M. P. Deisenroth and K. S. Sesh Kumar (2022). The Graph Cut Kernel for "
             "Ranked Data. In: Transactions on Machine Learning Research.",
             SquaredExponential().describe().parameters if self.lengthscale == "learn" else {},
@@ -165,7 +172,7 @@ def _flatten(kernel: Cut) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
             "Cut: inside a program the graph is an array; give frame.loc[labels, "
             "labels].to_numpy() with the labels rankings.items.labels"
         )
-    options = (kernel.lengthscale, kernel.shared_lengthscale, kernel.keep)
+    options = (kernel.lengthscale, kernel.shared_lengthscale, kernel.keep, kernel.function)
     return (
         ((), (kernel.graph, *options))
         if _named(kernel.graph)
@@ -175,7 +182,7 @@ def _flatten(kernel: Cut) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 def _unflatten(static: tuple[Any, ...], children: Any) -> Cut:
     kernel = object.__new__(Cut)  # without checks: leaves may be tracers or placeholders
-    names = ("graph", "lengthscale", "shared_lengthscale", "keep")
+    names = ("graph", "lengthscale", "shared_lengthscale", "keep", "function")
     kernel.__dict__.update(zip(names, (*(children or static[:1]), *static[1:]), strict=True))
     return kernel
 

@@ -198,7 +198,7 @@ def decimals_for(values: Iterable[float]) -> int:
     return int(np.clip(1 - np.floor(np.log10(largest)), 2, 8))
 
 
-_LEADERS = 4  # with names
+_MANY = 5  # leaders, without names
 _SURE = 0.95  # probability that the best is among the leaders
 
 
@@ -208,18 +208,16 @@ def lead(ranking: pd.DataFrame, named: Callable[[int], str], nouns: str) -> str:
     ``named`` gives the name of a position, ``nouns`` is the plural of what is ranked.
     """
     likely = ranking.sort_values("p_best", ascending=False, kind="stable")
-    number = 1 + int(np.sum(likely["p_best"].cumsum() < _SURE))
-    first = [named(int(position)) for position in likely["position"].iloc[:number]]
-    best = f"is the best with a probability of {percent(likely['p_best'].iloc[0])}."
+    chances = likely["p_best"].cumsum()
+    number = 1 + sum(chance < _SURE for chance in chances)
+    first = [*map(named, likely["position"].iloc[:number])]
+    best = [f"is the best with a probability of {percent(chance)}." for chance in chances]
     if number == 1:
-        return f"{first[0]} leads: it {best}"
-    if number == len(ranking):
-        leading = f"It is open which of the {integer(number)} {nouns} leads."
-    elif number <= _LEADERS:
-        leading = f"{listed(first)} lead; their order is open."
-    else:
-        leading = f"Nobody leads clearly: the best may be any of {integer(number)} {nouns}."
-    return f"{leading} {first[0]} {best}"
+        return f"{first[0]} leads: it {best[0]}"
+    leading = f"Nobody leads clearly: the best may be any of {integer(number)} {nouns}."
+    if number < min(len(best), _MANY):
+        leading = f"{listed(first)} lead: one of them {best[number - 1]}"
+    return f"{leading} {first[0]} {best[0]}"
 
 
 def listed(words: Sequence[str], most: int = 12) -> str:

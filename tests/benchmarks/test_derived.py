@@ -61,12 +61,6 @@ def test_messages_of_similar_groups_are_half_alike() -> None:
     groups = [*newsgroups.SET_1, *newsgroups.SET_2, "sci.med", "sci.space"]
     levels = newsgroups.similarity([*groups, "sci.med"])
     assert (levels == levels.T).all() and (np.diag(levels) == 1).all() and levels[-1, -3] == 1
-    similar = dict(zip(groups, (levels == 0.5).sum(axis=1), strict=False))
-    assert similar == {
-        "rec.autos": 1,
-        "rec.motorcycles": 1,
-        "rec.sport.baseball": 1,
-        "rec.sport.hockey": 1,
-        "sci.med": 0,
-        "sci.space": 0,
-    } | dict.fromkeys([name for name in groups if name.startswith("comp.")], 4)
+    expected = {"comp": 4, "rec": 1, "sci": 0}
+    similar = (levels == 0.5).sum(axis=1)[:-1]
+    assert similar.tolist() == [expected[name.split(".")[0]] for name in groups]

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from benchmarks.reproduce.classifiers import dishes, ranking_kernels, sushi
+from benchmarks.reproduce.classifiers import (
+    cut_features,
+    dishes,
+    ranking_kernels,
+    submodular,
+    sushi,
+)
 from relpref.data_loaders import rank_dishes
 
 
@@ -47,6 +53,18 @@ def test_every_kernel_tells_the_eaters_apart_where_there_is_no_noise() -> None:
     assert rows.loc["constant", "f1"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.usefixtures("real_data")
+def test_the_code_gives_the_features_of_the_paper() -> None:
+    rows = pd.DataFrame(
+        {"graph": name} | row
+        for name in cut_features.GRAPHS
+        for row in cut_features.compute((name,), True)
+    )
+    assert_allclose(rows["reversed"], -rows["feature"], atol=1e-12)
+    text = cut_features.markdown(rows)
+    assert "| code | 4.224 | 2.366 | 2.366 | 0.006 |" in text and "| text | 4.630 |" in text
+
+
 def fake(names: tuple[str, ...], parts: Sequence[tuple[object, ...]]) -> pd.DataFrame:
     scores = dict.fromkeys((*ranking_kernels.SCORES, "seconds"), 0.5)
     return pd.DataFrame(
@@ -67,3 +85,5 @@ def test_tables_average_over_seeds() -> None:
     assert "| full | kendall | 0.60 | 0.60 |" in text
     text = sushi.markdown(fake(("setting", "seed"), sushi.parts(False)))
     assert "| large, interleaving | mallows | 0.700 ± 0.000 |" in text
+    text = submodular.markdown(fake(("setting", "seed"), submodular.parts(False)))
+    assert "| dishes, top-3 | concave | 0.800 ± 0.000 | 0.500 ± 0.000 |" in text

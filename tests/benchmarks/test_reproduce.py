@@ -2,7 +2,6 @@
 theirs wrong.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,11 +112,9 @@ def test_summary() -> None:
     rng = np.random.default_rng(0)
     baseline = rng.uniform(0.2, 0.4, (10, 3))
     better = baseline * rng.uniform(0.4, 0.6, (10, 3))
-    models_errors = {"pgp": baseline, "xpgp_laplacian": better, "xpgp_shuffled": 2 * better}
-    lines = results.summary(
-        rows_of({name: errors.tolist() for name, errors in models_errors.items()})
-    )
-    assert list(lines["model"]) == list(models_errors)
+    errors = {"pgp": baseline, "xpgp_laplacian": better, "xpgp_shuffled": 2 * better}
+    lines = results.summary(rows_of({name: mine.tolist() for name, mine in errors.items()}))
+    assert list(lines["model"]) == list(errors)
     first, second, control = lines.to_dict("records")
     assert first["error"] == pytest.approx(baseline.mean())
     assert second["control_saved"] == pytest.approx(0.5)
@@ -148,13 +145,12 @@ def test_only_what_is_missing_is_computed(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def toy_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def toy_only(monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: models.MODELS[name] for name in ("pgp", "svm")}
     for module in (models, results, work):
         monkeypatch.setattr(module, "MODELS", few)
-    monkeypatch.setattr(work, "PROTOCOLS", {"toy": TOY})
-    monkeypatch.setattr(command, "PROTOCOLS", {"toy": TOY})
-    yield
+    for module in (work, command):
+        monkeypatch.setattr(module, "PROTOCOLS", {"toy": TOY})
 
 
 @pytest.mark.usefixtures("toy_only")
@@ -164,10 +160,9 @@ def test_the_command_goes_on_where_it_stopped(
     computed: list[work.Item] = []
 
     def compute(item: work.Item) -> list[Row]:
-        if len(computed) == 1:
-            computed.append(item)
-            raise InferenceError("stopped by the test", None)
         computed.append(item)
+        if len(computed) == 2:
+            raise InferenceError("stopped by the test", None)
         return work.compute(item)
 
     one = replace(TOY, sizes=(6,))

@@ -41,9 +41,11 @@ def truth(rankings: Rankings) -> list[Any]:
     [
         ("kendall", "full"),
         ("cut", "full"),
+        ("concave", "full"),
         pytest.param("mallows", "full", marks=pytest.mark.slow),
         ("kendall", "non-exhaustive"),
         ("cut", "non-exhaustive"),
+        ("concave", "non-exhaustive"),
         pytest.param("mallows", "non-exhaustive", marks=pytest.mark.slow),
     ],
 )
@@ -174,7 +176,7 @@ def test_refusals() -> None:
     for message, model, given in (
         ("X is a list; give Rankings", RankingGPClassifier(), [["a", "b"]]),
         (
-            "kernel is 'spearman'; it is one of 'kendall', 'cut', 'mallows'",
+            "kernel is 'spearman'; it is one of 'kendall', 'cut', 'concave', 'mallows'",
             RankingGPClassifier("spearman"),
             data,
         ),
@@ -187,7 +189,7 @@ def test_refusals() -> None:
             for kind in ("full", "non-exhaustive")
         ),
         (
-            "belong to kernel='cut'; kernel is 'kendall'",
+            "belong to kernel='cut' and 'concave'; kernel is 'kendall'",
             RankingGPClassifier(lengthscale="learn"),
             data,
         ),

@@ -11,7 +11,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
@@ -402,7 +402,9 @@ def test_keys(monkeypatch: pytest.MonkeyPatch, pressed: bytes, meaning: str | No
     os.close(terminal)
 
 
-def test_stopped_and_gone_on() -> None:
+@pytest.fixture
+def listening() -> Iterator[Any]:
+    """A process that reads keys, its terminal, and the terminal's modes before, which come back."""
     terminal, program = pty.openpty()
     cooked = termios.tcgetattr(program)
     with subprocess.Popen(
@@ -411,40 +413,35 @@ def test_stopped_and_gone_on() -> None:
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.getcwd()},
     ) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"listening\n"
-        listening = termios.tcgetattr(program)
-        process.send_signal(signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)
-        termios.tcsetattr(program, termios.TCSANOW, cooked)  # as the shell does
-        process.send_signal(signal.SIGCONT)
-        assert process.stdout.readline() == b"redraw\n"
-        assert termios.tcgetattr(program) == listening != cooked
-        process.terminate()
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"listening\n"
+            yield process, program, cooked
+        finally:
+            process.kill()
     assert termios.tcgetattr(program) == cooked
     os.close(terminal)
     os.close(program)
 
 
+def test_stopped_and_gone_on(listening: Any) -> None:
+    process, program, cooked = listening
+    modes = termios.tcgetattr(program)
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    termios.tcsetattr(program, termios.TCSANOW, cooked)  # as the shell does
+    process.send_signal(signal.SIGCONT)
+    assert process.stdout.readline() == b"redraw\n"
+    assert termios.tcgetattr(program) == modes != cooked
+    process.terminate()
+    process.wait(30)
+
+
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
-def test_a_terminal_is_left_as_it_was(end: signal.Signals) -> None:
-    terminal, program = pty.openpty()
-    before = termios.tcgetattr(program)
-    with subprocess.Popen(
-        [sys.executable, "-c", KEYS],
-        stdin=program,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.getcwd()},
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"listening\n"
-        assert termios.tcgetattr(program) != before
-        process.send_signal(end)
-        try:
-            assert process.wait(30) == -end
-        finally:
-            process.kill()
-    assert termios.tcgetattr(program) == before
-    os.close(terminal)
-    os.close(program)
+def test_a_terminal_is_left_as_it_was(listening: Any, end: signal.Signals) -> None:
+    process, program, cooked = listening
+    assert termios.tcgetattr(program) != cooked
+    process.send_signal(end)
+    assert process.wait(30) == -end
 
 
 SLOW = """

@@ -72,7 +72,7 @@ def test_ballots_without_a_class_are_classified(ballots: Path, ask: Ask) -> None
     known.assign(group=known["group"].where(known.index < 18)).to_csv(
         ballots / "some.csv", index=False
     )
-    said = ask("classify ballots.csv --classes some.csv -o csv --out some")
+    said = ask("classify ballots.csv --classes some.csv --kernel concave -o csv --out some")
     found = pd.read_csv(StringIO(said.out))
     assert found["ranker"].tolist() == [f"v{voter}" for voter in range(18, 24)]
     assert (found["class"] == known["group"].iloc[18:].to_numpy()).mean() > 0.8

@@ -26,7 +26,7 @@ def test_says_what_was_read_and_where_the_result_is(place: Path, ask: Any, snaps
     assert lines[0] == f"Read: {PreferenceData.from_folder('tables').describe()}"
     assert len(lines) == 5
     assert re.fullmatch(
-        r"NA, tea .* lead; .* NA is the best with a probability of \d\d%\.", lines[1]
+        r"NA, tea .* lead: one of .* NA is the best with a probability of \d\d%\.", lines[1]
     )
     assert lines[2].startswith("About ") and lines[2].endswith(".")
     assert re.fullmatch(r"The most informative question now: \w+ or \w+\?", lines[3])

@@ -42,7 +42,7 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
         "Winers,Loser\ntea,coffee\ncoffee,water\n",
         "did you mean 'winner' where it says 'Winers'?",
     ),
-    (COMPARISONS, "tea,coffee\nwater,tea\n", "are not recognized as answers"),
+    (COMPARISONS, "tea,coffee\nwater,tea\n", "names of the columns may be missing"),
     (COMPARISONS, "winner,loser,rater\ntea,coffee,\n", "the rater is blank"),
     (COMPARISONS, "winner,loser,count\ntea,coffee,-1\n", "not a positive whole number"),
     (COMPARISONS, "winner,loser,count\ntea,coffee,1.5\n", "not a positive whole number"),

@@ -65,6 +65,11 @@ WEIGHTED: dict[str, tuple[str, Any, str]] = {
         PLAIN.replace("\n", ",\n").replace(",\n", "\n", 1),
         "",
     ),
+    "repeated names": (
+        "a.csv",
+        PLAIN.replace("\n", ",x,y\n").replace("x,y", "note,note", 1),
+        "'note', 'note (column 5)' are not used",
+    ),
     "empty rows": ("a.csv", PLAIN.replace("\n", "\n,,\n") + "\n\n,,\n,,", ""),
     "decimal commas in quotes": (
         "a.csv",
@@ -207,6 +212,11 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "damaged UTF-8": ("a.csv", b"winner,loser\n\xc3\xa9,b\n\xe9,c\n", "not 'é' .as cp1252"),
     "only a header": ("a.csv", "winner,loser\n", "no rows"),
     "two columns of one name": ("a.csv", "winner,loser,winner\na,b,c\n", "'winner' occurs twice"),
+    "two outcomes of one name": (
+        "a.csv",
+        "team1,team2,vote,vote\na,b,a,b\n",
+        "'vote' occurs twice",
+    ),
     "thousands or decimals": (
         "a.csv",
         "winner;loser;weight\na;b;1.234\nb;c;2.500\n",

@@ -48,10 +48,15 @@ SEVERAL = Rows(3 * MIXED, 6)
 FEW = Rows([[0, 1, 2], [0, 1, 1]], 1, 5)
 
 
-def exact(rows: Rows, unit: Any, kind: Any = ProbitComparison) -> None:
+def prior(unit: Any) -> Any:
     amplitude = numpyro.sample("amplitude", dist.HalfNormal(2.0))
     scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
-    u = numpyro.sample("utility", GaussianProcess(Dense(jnp.square(amplitude) * jnp.asarray(unit))))
+    covariance = Dense(jnp.square(amplitude) * jnp.asarray(unit))
+    return scale, numpyro.sample("utility", GaussianProcess(covariance))
+
+
+def exact(rows: Rows, unit: Any, kind: Any = ProbitComparison) -> None:
+    scale, u = prior(unit)
     single = kind(u[rows.winner] - u[rows.loser], scale=scale)
     likelihood = ListComparison(single, rows.number, rows.winner, rows.loser, rows.sizes)
     with numpyro.plate("row", len(rows.ones)):
@@ -62,9 +67,7 @@ def with_latent_noise(rows: Rows, unit: Any, width: float = 1e-4) -> None:
     """The noise of each item of each list as one more latent, and rows nearly hard: the sign but
     for ``width``.
     """
-    amplitude = numpyro.sample("amplitude", dist.HalfNormal(2.0))
-    scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
-    u = numpyro.sample("utility", GaussianProcess(Dense(jnp.square(amplitude) * jnp.asarray(unit))))
+    scale, u = prior(unit)
     e = numpyro.sample("noise", dist.Normal(jnp.zeros(rows.sizes.lists * ITEMS), NOISE).to_event(1))
     listed = rows.number >= 0
     at = ITEMS * np.maximum(rows.number, 0)

@@ -3,6 +3,7 @@ algorithm of SciPy.
 """
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import isotonic_regression, minimize
+from scipy.spatial.distance import pdist, squareform
 
 import relpref
 from relpref.errors import DataError, UnknownLabelError
@@ -46,19 +48,11 @@ def exhaustive_positions(m: int, seed: int = 0) -> Any:
 
 
 def by_pooling(positions: Any, graph: Any) -> Any:
-    """Block by block: gains of the cut, averages, SciPy's isotonic regression."""
-    result = np.zeros(len(positions))
-    blocks = [np.flatnonzero(positions == block) for block in range(positions.max() + 1)]
-    increments = []
-    for k, block in enumerate(blocks):
-        later = [j for other in blocks[k + 1 :] for j in other]
-        earlier = [j for other in blocks[:k] for j in other]
-        increments.append(graph[np.ix_(block, later)].sum() - graph[np.ix_(block, earlier)].sum())
-    sizes = np.array([len(block) for block in blocks], dtype=float)
-    fitted = isotonic_regression(np.array(increments) / sizes, weights=sizes, increasing=False).x
-    for block, value in zip(blocks, fitted, strict=True):
-        result[block] = value
-    return result
+    """Gains of the cut, averages over blocks, SciPy's isotonic regression."""
+    gains = graph * np.sign(positions - positions[:, None])
+    sizes = np.bincount(positions).astype(float)
+    averages = np.bincount(positions, gains.sum(axis=1)) / sizes
+    return isotonic_regression(averages, weights=sizes, increasing=False).x[positions]
 
 
 @pytest.mark.parametrize("kind", ["full", "full_large", "top3", "exhaustive", "nonexhaustive"])
@@ -92,7 +86,31 @@ def concave(members: Any) -> Any:
     return jnp.sqrt(members.sum(axis=-1)) + members @ jnp.array([0.3, -0.2, 0.5, 0.0, -0.4, 0.1])
 
 
-@pytest.mark.parametrize("function", [coverage, concave])
+def of_neighbors(members: Any) -> Any:
+    """The concave function of `cut_features` for the graph `weights`, as its documentation says."""
+    graph = weights() + weights().max() * np.eye(N)
+    roots = jnp.sqrt(members @ graph) + jnp.sqrt((1 - members) @ graph)
+    return jnp.sum(roots - jnp.sqrt(graph.sum(axis=0)), axis=-1)
+
+
+def test_concave_function_of_the_graph() -> None:
+    sets = np.indices((2,) * N).reshape(N, -1).T * 1.0
+    with jax.enable_x64(True):
+        value, union, meet = map(
+            of_neighbors, (sets, np.maximum(sets[:, None], sets), np.minimum(sets[:, None], sets))
+        )
+        assert np.min(value[:, None] + value - union - meet) >= -1e-13  # it is submodular
+    positions = exhaustive_positions(10)
+    features = partial(cut_features, function="concave")
+    upside_down = features(positions.max(axis=1, keepdims=True) - positions, weights())
+    assert_allclose(upside_down, -features(positions, weights()), atol=1e-13)
+    assert_array_equal(features(positions), features(positions, 1 - np.eye(N)))  # no attributes
+    positions = np.vstack([positions, [[0, -1, 1, 2, -1, 3]]])
+    expected = submodular_features(positions, of_neighbors)
+    assert_allclose(features(positions, weights()), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("function", [coverage, concave, of_neighbors])
 def test_min_norm_point_of_any_submodular_function(function: Any) -> None:
     positions = np.array([[3, 0, 2, 1, 4, 5], [1, 1, 0, 2, 2, 0], [5, 4, 1, 2, 3, 0]])
     found = submodular_features(positions, function)
@@ -143,18 +161,16 @@ def test_properties(keys: list[int], seed: int) -> None:
     assert_allclose(renamed, features[other], atol=1e-13)
 
 
-def test_gradient_in_the_weights() -> None:
+@pytest.mark.parametrize("function", ["cut", "concave"])
+def test_gradient_in_the_weights(function: Any) -> None:
     positions = exhaustive_positions(4, seed=3)
     probe = np.random.default_rng(1).standard_normal((4, N))
 
-    def of_weights(graph: Any) -> Any:
-        return jnp.sum(cut_features(positions, graph) * probe)
-
-    def value(graph: Any) -> float:
-        return float(np.sum(cut_features(positions, graph) * probe))
+    def value(graph: Any) -> Any:
+        return (cut_features(positions, graph, function=function) * probe).sum()
 
     with jax.enable_x64(True):
-        gradient = np.asarray(jax.jit(jax.grad(of_weights))(jnp.asarray(weights())))
+        gradient = np.asarray(jax.jit(jax.grad(value))(jnp.asarray(weights())))
     for i, j in [(0, 1), (2, 5), (3, 4)]:
         change = np.zeros((N, N))
         change[i, j] = change[j, i] = STEP
@@ -175,6 +191,8 @@ def test_scale_is_the_expected_norm_of_raw_gains() -> None:
     )
     scaled = cut_features(positions[:5], weights(), normalize=True) * cut_scale(weights())
     assert_allclose(scaled, cut_features(positions[:5], weights()), rtol=1e-12)
+    features = cut_features(positions, weights(), function="concave", normalize=True)
+    assert np.square(features).sum(axis=1).mean() == pytest.approx(1, abs=0.05)
     assert cut_scale(np.zeros((3, 3))) == 1.0
     for factor in (1e200, 1e-200):
         assert_allclose(cut_scale(factor * weights()) / factor, cut_scale(weights()), rtol=1e-14)
@@ -182,10 +200,8 @@ def test_scale_is_the_expected_norm_of_raw_gains() -> None:
 
 def test_item_graph() -> None:
     points = np.random.default_rng(0).standard_normal((7, 3)) * [1.0, 5.0, 0.2]
-    distances = np.array([[np.linalg.norm(a - b) for b in points] for a in points])
-    pairs = distances[np.triu_indices(7, 1)]
-    expected = np.exp(-0.5 * np.square(distances / np.median(pairs)))
-    np.fill_diagonal(expected, 0.0)
+    distances = pdist(points)
+    expected = squareform(np.exp(-0.5 * np.square(distances / np.median(distances))))
     assert_allclose(item_graph(points), expected, atol=1e-14)
     kept = item_graph(points, keep=0.25)
     assert np.count_nonzero(np.triu(kept)) == 5  # of 21 pairs

@@ -56,8 +56,7 @@ def test_heat_keeps_utilities_of_different_components_within_bounds() -> None:
     apart = component[:, None] != component[None, :]
     for time, bounded in ((0.4, False), (8.0, False), (60.0, True), (700.0, True)):
         covariance = dense(Diffusion(), normalize=True, time=time)
-        own = np.diagonal(covariance)
-        between = float(np.mean((own[:, None] + own - 2 * covariance)[apart]))
+        between = float(gaps(covariance)[apart].mean())
         assert between == pytest.approx(200.0, rel=1e-6) if bounded else between < 200.0
         implicit = Diffusion().implicit(GRAPH, time=time)
         nodes = np.arange(GRAPH.num_nodes)
@@ -72,14 +71,14 @@ def test_heat_keeps_utilities_of_different_components_within_bounds() -> None:
     ) == pytest.approx(2.0)
 
 
+def gaps(covariance: Any) -> Any:
+    own = np.diagonal(covariance)
+    return own[:, None] + own - 2 * covariance
+
+
 def mean_gap(covariance: Any, component: Any) -> float:
-    gaps = [
-        covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
-        for i in range(len(component))
-        for j in range(len(component))
-        if i != j and component[i] == component[j]
-    ]
-    return float(np.mean(gaps))
+    low, high = np.triu_indices(len(component), 1)
+    return float(gaps(covariance)[low, high][component[low] == component[high]].mean())
 
 
 @pytest.mark.parametrize("reach", [0.05, 1.0, 7.0, 100.0])
@@ -222,7 +221,7 @@ def test_gradients() -> None:
             for normalize in (True, False)
             for kernel, name, value in zip(kernels, names, values, strict=True)
         ]
-        return sum(jnp.sum(w * matrix) for w, matrix in zip(weights, matrices, strict=True))
+        return jnp.vdot(weights, jnp.stack(matrices))
 
     with jax.enable_x64(True):
         value, slopes = jax.jit(weighted), jax.jit(jax.grad(weighted))

@@ -33,12 +33,8 @@ STEP = np.finfo(float).eps ** (1 / 3)
 
 def dense(kernel: Any, *args: Any, **parameters: Any) -> Any:
     with jax.enable_x64(True):
-        values = {
-            name: jnp.asarray(value, float)
-            for name, value in parameters.items()
-            if name != "normalize"
-        }
-        switches = {name: value for name, value in parameters.items() if name == "normalize"}
+        switches = {"normalize": parameters.pop("normalize")} if "normalize" in parameters else {}
+        values = {name: jnp.asarray(value, float) for name, value in parameters.items()}
         return np.asarray(
             jax.jit(lambda values: kernel(*args, **values, **switches).dense())(values)
         )
@@ -64,15 +60,11 @@ def points(n: int = 9, d: int = 3) -> Any:
     return np.random.default_rng(0).standard_normal((n, d))
 
 
-def test_squared_exponential_entry_by_entry() -> None:
+def test_squared_exponential_by_distances() -> None:
     x, lengthscale = points(), np.array([0.5, 1.0, 3.0])
     found = dense(SquaredExponential(), x, lengthscale=lengthscale)
-    for i in range(9):
-        for j in range(9):
-            expected = np.exp(
-                -0.5 * sum(((x[i, k] - x[j, k]) / lengthscale[k]) ** 2 for k in range(3))
-            )
-            assert abs(found[i, j] - expected) <= 1e-14
+    squared = cdist(x / lengthscale, x / lengthscale, "sqeuclidean")
+    assert_allclose(found, np.exp(-0.5 * squared), rtol=0, atol=1e-14)
     shared = dense(SquaredExponential(shared_lengthscale=True), x, lengthscale=0.7)
     assert_allclose(
         shared, dense(SquaredExponential(), x, lengthscale=[0.7] * 3), rtol=0, atol=1e-15
@@ -117,9 +109,7 @@ def test_gradient_in_the_lengthscales(rows: Any) -> None:
             kernel(x, lengthscale=ell).dense()
             for kernel, ell in zip(KERNELS, lengthscales, strict=True)
         ]
-        return sum(
-            jnp.sum(w * covariance) for w, covariance in zip(weights, covariances, strict=True)
-        )
+        return jnp.vdot(weights, jnp.stack(covariances))
 
     check_gradient(weighted, [[0.5, 1.0, 3.0], [0.4, 1.0, 2.0], [0.6, 1.5, 3.0], [0.5, 1.0, 3.0]])
 
@@ -130,9 +120,7 @@ def test_gradient_in_the_attributes_of_duplicates() -> None:
 
     def weighted(at: Any) -> Any:
         covariances = [kernel(at, lengthscale=jnp.ones(3)).dense() for kernel in KERNELS]
-        return sum(
-            jnp.sum(w * covariance) for w, covariance in zip(weights, covariances, strict=True)
-        )
+        return jnp.vdot(weights, jnp.stack(covariances))
 
     check_gradient(weighted, x)
 

@@ -27,6 +27,11 @@ Value = Callable[[Any, Any], float]
 Node = tuple[int, float]
 Edge = tuple[Any, Any]
 
+
+def differences(k: Value, g: Value, e: Edge, f: Edge) -> float:
+    return k(e[0], f[0]) - k(e[0], f[1]) - k(e[1], f[0]) + k(e[1], f[1])
+
+
 # k(e, e') from the kernels of nodes and the nodes' identity.
 DEFINITIONS: dict[str, tuple[PairwiseKernel, Callable[[Value, Value, Edge, Edge], float]]] = {
     "kronecker": (Kronecker(), lambda k, g, e, f: k(e[0], f[0]) * g(e[1], f[1])),
@@ -42,14 +47,8 @@ DEFINITIONS: dict[str, tuple[PairwiseKernel, Callable[[Value, Value, Edge, Edge]
         Reciprocal(),
         lambda k, g, e, f: (k(e[0], f[0]) * k(e[1], f[1]) - k(e[0], f[1]) * k(e[1], f[0])) / 2,
     ),
-    "preference": (
-        Preference(),
-        lambda k, g, e, f: k(e[0], f[0]) - k(e[0], f[1]) - k(e[1], f[0]) + k(e[1], f[1]),
-    ),
-    "mlpk": (
-        MLPK(),
-        lambda k, g, e, f: (k(e[0], f[0]) - k(e[0], f[1]) - k(e[1], f[0]) + k(e[1], f[1])) ** 2,
-    ),
+    "preference": (Preference(), differences),
+    "mlpk": (MLPK(), lambda *edges: differences(*edges) ** 2),
 }
 
 

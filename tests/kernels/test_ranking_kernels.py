@@ -23,7 +23,6 @@ from relpref.kernels import (
     RankingKernel,
     cut_features,
     cut_kernel,
-    cut_scale,
     item_graph,
     kendall_kernel,
     mallows_kernel,
@@ -68,12 +67,13 @@ def gram(features: Any, data: Rankings, **parameters: Any) -> Any:
         (Cut(keep=0.4), lambda data: item_graph(data.items.standardized_attributes(), keep=0.4)),
         (Cut(np.ones((5, 5))), lambda data: np.ones((5, 5))),
         (Cut("like"), lambda data: data.items.relations["like"].weight_matrix),
+        (Cut("like", function="concave"), lambda data: "like"),
     ],
 )
 def test_cut(kernel: Cut, graph: Any) -> None:
     data = rankings()
     assert kernel.parameters(data) == {}
-    features = cut_features(data, graph(data)) / cut_scale(graph(data))
+    features = cut_features(data, graph(data), function=kernel.function, normalize=True)
     assert_allclose(gram(kernel.features, data), features @ features.T, rtol=1e-10, atol=1e-12)
     if kernel.keep:  # the longest way, and inside a compiled function
         compiled = jax.jit(kernel.features)
@@ -170,6 +170,7 @@ def test_landmarks(kernel: Any, parameters: Any) -> None:
         (lambda: Cut(lengthscale="mean"), "'learn'"),  # type: ignore[arg-type]
         (lambda: Cut(lengthscale="learn", keep=0.5), "jumps"),
         (lambda: Cut(keep=2.0), "share"),
+        (lambda: Cut(function="flow"), "'concave'"),  # type: ignore[arg-type]
         (lambda: Cut(-np.ones((3, 3))), "not negative"),
         (lambda: Cut().features(PARTIAL), "no attributes"),
         (lambda: Cut(lengthscale="learn").parameters(PARTIAL), "no attributes"),
@@ -215,6 +216,7 @@ def test_items_are_matched_by_label(kernel: str) -> None:
         (Cut(), "neighbors in their similarity by attributes", True, set()),
         (Cut(np.ones((5, 5))), "neighbors in a given graph", True, set()),
         (Cut(lengthscale="learn"), "graph cut", True, {"lengthscale"}),
+        (Cut(function="concave"), "concave function", True, set()),
         (Kendall(), "order alike", True, set()),
         (
             SAMPLED,

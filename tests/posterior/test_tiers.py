@@ -25,14 +25,11 @@ def gaussian(size: int, seed: int, separation: float = 8.0) -> GaussianBelief:
 
 
 def by_hand(belief: Belief, probability: float) -> dict[str, list[int]]:
-    """The definition, pair by pair."""
+    """The definition."""
     mean, covariance, size = belief.mean(), belief.covariance(), belief.size
     c = studentized_range.ppf(probability, size, np.inf) / np.sqrt(2) if size > 1 else 0.0
-    above = np.zeros((size, size), dtype=bool)
-    for i in range(size):
-        for j in range(size):
-            variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
-            above[i, j] = i != j and mean[i] - mean[j] > c * np.sqrt(variance)
+    own = np.diagonal(covariance)
+    above = mean[:, None] - mean > c * np.sqrt(own[:, None] + own - 2 * covariance)
     tier, current, rest = np.zeros(size, dtype=int), 0, list(np.argsort(-mean))
     while rest:
         leader, current = rest[0], current + 1

@@ -33,7 +33,7 @@ def test_summary(make: Any, prose: Any) -> None:
     assert f"a has place {lower:.0f}–{upper:.0f} (90% interval)" in text
     better = make().prefer([("a", "b")])["p_better"][0]
     assert f"a is better than b with a probability of {100 * better:.0f}%." in text
-    assert "Tiers: a, b" in text and make().tiers()["tier"].nunique() > 1
+    assert "Tiers, for all pairs at once: a, b" in text and make().tiers()["tier"].nunique() > 1
     assert "the better one wins 84% of the answers" in text
     assert f"{table['lower'].iloc[0]:.2f} to {table['upper'].iloc[0]:.2f}" in text
 
@@ -42,9 +42,15 @@ def test_summary(make: Any, prose: Any) -> None:
     ("gaps", "words"),
     [
         ([9.0], "a leads: it is the best with a probability of >99.9%."),
-        ([9.0, 8.9], "a and b lead; their order is open."),
+        (
+            [9.0, 8.9],
+            "a and b lead: one of them is the best with a probability of >99.9%. a is the best with",
+        ),
         ([2.0, 2, 1.9, 1.9, 1.9], "Nobody leads clearly: the best may be any of 5 items. a is the"),
-        ([], "It is open which of the 8 items leads. a is the best with a probability of 13%."),
+        (
+            [],
+            "Nobody leads clearly: the best may be any of 8 items. a is the best with a probability of 13%.",
+        ),
     ],
 )
 def test_how_sure_the_leader_is(make: Any, prose: Any, gaps: list[float], words: str) -> None:
@@ -57,7 +63,7 @@ def test_how_sure_the_leader_is(make: Any, prose: Any, gaps: list[float], words:
 def test_tiers_in_words(make: Any, prose: Any) -> None:
     mean = np.repeat([20.0, 10.0, 0.0], [2, 1, 5])
     text = prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
-    assert "Tiers: a and b; then c; then d, e, f and 2 more." in text
+    assert "Tiers, for all pairs at once: a and b; then c; then d, e, f and 2 more." in text
     assert "A tier is its best item and all that cannot be told apart from it" in text
 
 
@@ -245,7 +251,10 @@ def test_two_items_have_one_gap(make: Any, prose: Any) -> None:
     parts = {"utility": Parts({"attributes": np.ones(2)}, {"attributes": np.ones(2)})}
     belief = GaussianBelief(np.array([0.3, -0.3]), np.eye(2) / 2)  # Φ(0.6) = 0.7257
     text = prose(make(data, belief=belief, parts=parts, hyperparameters={}))
-    assert "It is open which of the 2 items leads. a is the best with a probability of 73%." in text
+    assert (
+        "Nobody leads clearly: the best may be any of 2 items. a is the best with a probability of 73%."
+        in text
+    )
     assert "a is better than b with a probability of 73%." in text and "27%" in text
 
 

@@ -1,4 +1,4 @@
-"""Classifiers with three kernels, judged on the same rankings held out, and the constant one beside
+"""Classifiers with four kernels, judged on the same rankings held out, and the constant one beside
 them.
 """
 
@@ -15,7 +15,7 @@ from relpref import Rankings
 from relpref.classifiers import RankingGPClassifier
 from relpref.kernels import item_graph
 
-NAMES = ("cut", "kendall", "mallows")
+NAMES = ("cut", "kendall", "mallows", "concave")
 CONSTANT = "constant"
 SCORES = ("accuracy", "auc", "log_loss", "f1")
 TEST_SHARE = 0.2
@@ -36,8 +36,8 @@ def judged(
     mallows_landmarks : int
         How many rankings stand for all others in the Mallows kernel, whose features these are.
     keep : float, optional
-        Share of the heaviest edges of the item graph that are kept for the cut kernel; all by
-        default.
+        Share of the heaviest edges of the item graph that are kept for the kernels that have one;
+        all by default.
     """
     train, test = train_test_split(
         rankings, test_size=TEST_SHARE, random_state=seed, stratify=rankings.label
@@ -46,7 +46,7 @@ def judged(
     for name in NAMES:
         graph = (
             item_graph(rankings.items.standardized_attributes(), keep=keep)
-            if name == "cut"
+            if name in ("cut", "concave")
             else None
         )
         classifier = RankingGPClassifier(name, graph=graph)
