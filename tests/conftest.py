@@ -357,13 +357,27 @@ def expectation_propagation() -> Callable[..., Truth]:
 
 @pytest.fixture(scope="session")
 def oracle() -> Callable[..., Truth]:
-    """Sequential EP of preference data, with a site for each single answer."""
+    """Sequential EP of preference data, with a site for the product of equal answers."""
 
     def solve(data: PreferenceData, covariance: Floats) -> Truth:
-        rows = np.repeat(np.arange(data.num_comparisons), data.count)
+        rows = np.arange(data.num_comparisons)
         projection = np.zeros((len(rows), data.num_items))
-        projection[np.arange(len(rows)), data.winner[rows]] = 1
-        projection[np.arange(len(rows)), data.loser[rows]] = -1
-        return sequential_ep(covariance, projection)
+        projection[rows, data.winner] = 1
+        projection[rows, data.loser] = -1
+
+        def tilted(row: int, mean: float, variance: float) -> tuple[float, float, float]:
+            if data.count[row] == 1:
+                return probit(1.0, mean, variance)
+            sd = np.sqrt(variance)
+            x, step = np.linspace(-14, 14, 8001, retstep=True)
+            exponent = data.count[row] * log_ndtr(mean + sd * x) - 0.5 * x**2
+            density = np.exp(exponent - exponent.max())
+            total = density.sum()
+            middle = density @ x / total
+            spread = density @ (x - middle) ** 2 / total
+            height = exponent.max() + np.log(total * step) - 0.5 * np.log(2 * np.pi)
+            return float(height), float(middle / sd), float((1 - spread) / variance)
+
+        return sequential_ep(covariance, projection, tilted)
 
     return solve

@@ -22,13 +22,13 @@ from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of, offset_and_noise
 from relpref.infer.call import Values, survey
-from relpref.infer.evidence import known_sites, log_of_sites
+from relpref.infer.evidence import known_sites, log_of_sites, on_host
 from relpref.infer.gradient import tilted
 from relpref.infer.joint import joint_on_host
 from relpref.infer.layout import Observation, Reading
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Cavity, Sites, cavities
+from relpref.infer.sites import Cavity, Sites, cavities, cavities_of_answers
 from relpref.infer.spaces import Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments
@@ -150,10 +150,14 @@ class Question:
         self.classes: tuple[Any, ...] = getattr(posterior, "classes", ())
         decisions = max(len(self.classes) - 1, 1)
         self.block = np.arange(layout.num_rows) // decisions * decisions
-        if program.arrow is not None:
-            with float64():
+        self._repeated = np.full(shape, np.nan)  # log scores of one of several answers of a row
+        with float64():
+            if program.arrow is not None:
                 at_mode = origin is None and layout.ordered and source.engine.at_mode
                 self._cut_blocks(self._sites_at_mode() if at_mode else None)
+            gaussian = origin is None and scale is not None
+            if gaussian and layout.repeated and not source.engine.at_mode:
+                self._leave_copies()
 
     def answer(self, weights: Floats | None = None) -> Predictive:
         """Predict all rows, averaged over components by ``weights``, shape (K, m).
@@ -173,6 +177,9 @@ class Question:
                     for name in ("chance", "moments", "side")
                 }
                 predictive = predictive._replace(log_score=scores, **unknown)
+            single = np.isnan(self._repeated)
+            scores = np.where(single, predictive.log_score, self._repeated)
+            predictive = predictive._replace(log_score=scores)
             # Decisions of a classifier that were not reached do not count.
             scores = np.where(predictive.count > 0, predictive.log_score, 0.0)
             leaving = np.zeros_like(scores)
@@ -182,6 +189,34 @@ class Question:
             if self.integrated:
                 self._set_log_evidence(leaving)
             return predictive._replace(leaving=leaving[:, self.block])
+
+    def _leave_copies(self) -> None:
+        """Compute predictions of one of the n answers of a row, given the n − 1 others.
+
+        With the cavity of the row's p^n they are those of p^(n − 1) times the cavity, matched by a
+        Gaussian; the score is exact. This sets ``apart`` of the components.
+        """
+        shape = len(self.weights), 3, len(self.block)
+        apart = self.components.apart
+        apart = np.full(shape, np.nan) if apart is None else apart
+        projection = sparse.csr_array(self.projection())
+        for at, part in enumerate(self._parts()):
+            prior, moments, _ = on_host(self._program.at(part.moving), {})
+            mean = projection @ (part.location - prior.location)
+            variance = projection.multiply(projection @ part.scale).sum(axis=1)
+            marginals = Marginals(mean, variance, np.zeros(()))
+            sites = Sites(part.precision, part.shift)
+            cavity, power = cavities_of_answers(self._counts, prior.power, sites, marginals)
+            less = np.where(power > 1, power - 1, 1.0)
+            rest, all_answers = (moments(*cavity, number) for number in (less, power))
+            left = cavity.mean + cavity.variance * rest.gradient
+            spread = cavity.variance - np.square(cavity.variance) * rest.curvature
+            step = np.divide(left - mean, variance, out=0 * mean, where=variance > 0)
+            rows = (power > 1) & np.isnan(apart[at, 0])
+            apart[at][:, rows] = np.stack([left + prior.offset, spread, step])[:, rows]
+            score = all_answers.log_normalizer - rest.log_normalizer
+            self._repeated[at, rows] = score[rows]
+        self.components = self.components._replace(apart=apart)
 
     def _sites_at_mode(self) -> list[Weights]:
         """Set the sites to those of Laplace's approximation at the mode.
@@ -274,9 +309,12 @@ class Question:
                 quadratic = np.sum(mean * (pull[rows] + rest) + rest * response, axis=1)
                 integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
             mean, variance = moments[:, :-1]
-            cavity = cavities(counts, sites, Marginals(mean, variance, np.zeros(())))
-            log_normalizer = _tilted(program, cavity.mean + offset, cavity.variance).log_normalizer
-            single = log_of_sites(counts, np.asarray(log_normalizer), sites, cavity)
+            prior, at_cavity, _ = on_host(program, {})
+            around = Marginals(mean, variance, np.zeros(()))
+            cavity, power = cavities_of_answers(counts, prior.power, sites, around)
+            sites = Sites(*(power * each for each in sites))
+            log_normalizer = at_cavity(*cavity, power).log_normalizer
+            single = log_of_sites(counts / power, log_normalizer, sites, cavity)
             single = np.append(single, 0.0)
             for rows, integral in integrals:
                 total[rows[:, 0]] = integral + single[rows].sum(axis=1)

@@ -32,7 +32,7 @@ from relpref.infer.large.fit import fit, fit_many
 from relpref.infer.plates import Averaged, Learned, learned, prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.sampling import UNMIXED, Density, sample
-from relpref.infer.search import CLOSE, Fitted, describe, eased, fit_hyperparameters, judged_copies
+from relpref.infer.search import CLOSE, Fitted, describe, fit_hyperparameters
 from relpref.infer.self_check import checked
 from relpref.infer.sites import Sites
 from relpref.limits import MAX_DENSE_ITEMS
@@ -122,7 +122,6 @@ class GaussianEngine:
     """
 
     name: ClassVar[str]
-    copies: ClassVar[bool] = False  # whether each of a row's equal answers has a site
     # Whether sites touch the likelihood at the mean, instead of matching moments
     at_mode: ClassVar[bool] = False
     evaluate: ClassVar[Callable[..., Evidence]]
@@ -282,7 +281,6 @@ class GaussianEngine:
             program, fitted = plates.program, plates.fitted
         else:
             plates, fitted = None, fit(program, at)
-        fitted = judged_copies(self, program, fitted)
         layout = program.layout
         final, result, info = fitted.evidence, fitted.result, fitted.info
         if fitted.dual and not positive_definite(final):
@@ -464,7 +462,7 @@ class GaussianEngine:
             return None
 
         def evaluate(program: Program, unconstrained: Values, sites: Sites) -> Evidence:
-            limits = (eased(POINT_TOLERANCE, self.tol, program), self.max_sweeps)
+            limits = (max(self.tol, POINT_TOLERANCE), self.max_sweeps)
             return self.evaluate(program, dual, False, unconstrained, sites, *limits, True)
 
         return Averaged(program, evaluate)
@@ -493,7 +491,7 @@ class GaussianEngine:
         maximum, unravel = ravel(fitted.unconstrained)
         # The evidence is stationary in the sites, and the error of a mean is far below that of few
         # points.
-        limits = (eased(POINT_TOLERANCE, self.tol, program), self.max_sweeps)
+        limits = (max(self.tol, POINT_TOLERANCE), self.max_sweeps)
         cold = Sites(*np.zeros((2, layout.num_rows)))
         visited, visited_sites = maximum[None], [best.sites]
 
@@ -608,7 +606,6 @@ class EP(GaussianEngine):
     """
 
     name: ClassVar[str] = "EP"
-    copies: ClassVar[bool] = True
     evaluate = staticmethod(partial(evaluate, expectation_propagation))
     fit_many = staticmethod(fit_many)
 

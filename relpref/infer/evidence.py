@@ -3,7 +3,7 @@
 They are computed for any engine; that of expectation propagation is here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -19,11 +19,14 @@ from relpref.infer.arrow import Arrow, ArrowSpace
 from relpref.infer.call import Values
 from relpref.infer.gradient import (
     bends,
+    constants,
     dual_vector,
     filled,
     filled_pull,
     noise_surrogates,
+    powers,
     prior_surrogate,
+    pull_of_answers,
     tilted,
 )
 from relpref.infer.host_space import HostSpace
@@ -31,12 +34,13 @@ from relpref.infer.joint import joint_of, joint_on_host
 from relpref.infer.layout import Layout, Observation, Reading
 from relpref.infer.program import Program
 from relpref.infer.rows import DenseRows
-from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, cavities, run
+from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, by_rows, cavities, run
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
 from relpref.linalg import Dense
 from relpref.linalg.arrays import Array, block_diagonal, namespace
+from relpref.linalg.arrays import on_host as on_host_arrays
 from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
@@ -45,6 +49,7 @@ _CONVERGED, _TOO_PRECISE, _NONFINITE = map(
     CODES.index, (Result.converged, Result.too_precise, Result.nonfinite)
 )
 _CHEAP = 400  # rows of a matrix up to which NumPy factorizes it in the time of two sweeps without
+_BENT = 60  # sweeps with p^n that is not log-concave, before each answer has a site
 _FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
 
 
@@ -88,8 +93,8 @@ class Approximation(NamedTuple):
     answers: Callable[[], tuple[Partial, Array | None]]
 
 
-# Tilted moments of every row, from means and variances of the cavities.
-Moments = Callable[[Array, Array], TiltedMoments]
+# Tilted moments of every row, from means and variances of the cavities and powers.
+Moments = Callable[..., TiltedMoments]
 # Arguments are a problem, sites to start from, a tolerance and a number of sweeps.
 Approximate = Callable[[Problem, Sites, Any, Any], Approximation]
 
@@ -105,6 +110,7 @@ class Prior(NamedTuple):
     gaussian: Known | None  # sites of rows whose likelihood is Gaussian
     log_concave: Array  # of each row, shape (m,)
     counts: Array
+    power: Array  # of each row's likelihood, see `relpref.infer.gradient.powers`
     noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
     projection: Array | None = None  # A, shape (m, n), unless the program has it
     # Likelihoods and values of the answers, where JAX sees all that they consist of.
@@ -137,7 +143,7 @@ def evaluate(
     with np.errstate(all="ignore"):
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
         sizes = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
-        full, moments = on_host(program, unconstrained)
+        full, moments, held = on_host(program, unconstrained)
         prior = cut(full, program.layout)
         rows: Any = program.rows if prior.projection is None else DenseRows(prior.projection)
         # In the order of the layout; JAX sorts dictionaries.
@@ -163,7 +169,8 @@ def evaluate(
                 arrow, shape, unconstrained, lambda array: filled(array, sizes["m"])
             )
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
-        problem = Problem(space, rows, *answers, bending, joint, dear)
+        power = (prior.power,) if program.layout.repeated else ()
+        problem = Problem(space, rows, *answers, bending, joint, dear, power, held)
         result = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, result, prior)
         if whole:
@@ -178,24 +185,42 @@ def evaluate(
     return evidence
 
 
-def on_host(program: Program, unconstrained: Values) -> tuple[Prior, Moments]:
-    """The compiled program's prior and tilted moments, as arrays of NumPy.
+def on_host(
+    program: Program, unconstrained: Values
+) -> tuple[Prior, Moments, Callable[..., tuple[Any, ...]]]:
+    """The compiled program's prior, tilted moments and constants of the answers' surrogate.
 
-    The prior has all rows of padded data, the moments are those of the rows of ``program``.
+    They are arrays of NumPy. The prior has all rows of padded data, the moments are those of the
+    rows of ``program``.
     """
     shape, m = program.compiled, program.layout.num_rows
     full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
+    size = shape.layout.num_rows
+    direct = full.observations and all(
+        hasattr(observation.likelihood, "powered") for observation in full.observations
+    )
 
-    def moments(mean: Array, variance: Array) -> TiltedMoments:
-        cavity = (filled(array, shape.layout.num_rows) for array in (mean, variance))
-        tilted_moments = (
-            _tilted(full.observations, full.offset, *cavity)
-            if full.observations
-            else _tilted_by(shape, unconstrained, *cavity)
-        )
+    def of_all(arrays: Sequence[Array], powers: Sequence[Array]) -> list[Any]:
+        spare = np.ones(size - m)
+        return [filled(array, size) for array in arrays] + [np.r_[n, spare] for n in powers]
+
+    def moments(mean: Array, variance: Array, *power: Array) -> TiltedMoments:
+        given = of_all((mean, variance), power)
+        if direct:
+            tilted_moments = tilted(full.observations, full.offset, *given)
+        elif full.observations:
+            tilted_moments = _tilted(full.observations, full.offset, *given)
+        else:
+            tilted_moments = _tilted_by(shape, unconstrained, *given)
         return TiltedMoments(*(np.asarray(moment)[:m] for moment in tilted_moments))
 
-    return full, moments
+    def held(mean: Array, variance: Array, weight: Array, *power: Array) -> tuple[Any, ...]:
+        given = of_all((mean, variance, weight), power)
+        if direct:
+            return constants(full.observations, full.offset, *given)
+        return _constants_by(shape, unconstrained, *given)
+
+    return full, moments, held
 
 
 def traced(*trees: Any) -> bool:
@@ -228,6 +253,7 @@ def cut(prior: Prior, layout: Layout) -> Prior:
         gaussian=jax.tree.map(lambda array: array[:m], prior.gaussian),
         log_concave=prior.log_concave[:m],
         counts=prior.counts[:m],
+        power=prior.power[:m],
         noise=tuple(sd[:m] for sd in prior.noise),
         projection=None if projection is None else projection[:m, :n],
     )
@@ -294,6 +320,7 @@ def prior_of(program: Program, reading: Reading, projection: bool = False) -> Pr
         gaussian=known_sites(observations, reading.offset),
         log_concave=np.concatenate(concave),
         counts=jnp.concatenate([observation.counts for observation in observations]),
+        power=powers(observations),
         noise=reading.noise,
         projection=reading.projection.rows(jnp.eye(len(reading.location))) if projection else None,
     )
@@ -308,11 +335,15 @@ def _compiled_prior(program: Program, unconstrained: Values) -> Prior:
 
 
 @lazy_jit
-def _tilted_by(
-    program: Program, unconstrained: Values, mean: Array, variance: Array
-) -> TiltedMoments:
+def _tilted_by(program: Program, unconstrained: Values, *given: Array) -> TiltedMoments:
     reading = program.read(unconstrained)
-    return tilted(reading.observations, reading.offset, mean, variance)
+    return tilted(reading.observations, reading.offset, *given)
+
+
+@lazy_jit
+def _constants_by(program: Program, unconstrained: Values, *given: Array) -> tuple[Any, ...]:
+    reading = program.read(unconstrained)
+    return constants(reading.observations, reading.offset, *given)
 
 
 @lazy_jit
@@ -443,7 +474,9 @@ def prepared(program: Program, reading: Reading, prior: Prior, dual: bool) -> Pr
     if program.layout.joint and program.arrow is not None:
         joint = joint_of(program.arrow, reading)
     answers = prior.counts, moments, prior.log_concave, prior.gaussian
-    return Problem(space, projection, *answers, bending, joint)
+    power = (prior.power,) if program.layout.repeated else ()
+    held = partial(constants, reading.observations, reading.offset)
+    return Problem(space, projection, *answers, bending, joint, True, power, held)
 
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
@@ -481,17 +514,29 @@ _tilted = lazy_jit(tilted)
 def expectation_propagation(
     problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any
 ) -> Approximation:
-    """Run expectation propagation from the given sites."""
-    fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
-    cavity, xp = cavities(problem.counts, fit.sites, fit.marginals), namespace(problem.counts)
+    """Run expectation propagation from the given sites.
+
+    Where p^n is not log-concave, the rows that contradict it may have no proper cavity without its
+    site; then each of the n answers has one.
+    """
+    rows, start = by_rows(problem, sites)
+    bent = problem.power and on_host_arrays(sites) and not np.all(problem.log_concave)
+    most = min(max_sweeps, _BENT) if bent else max_sweeps
+    fit, log_normalizer, info = run(rows, start, tolerance, most)
+    if bent and info.code != _CONVERGED:
+        single = problem._replace(power=())
+        return expectation_propagation(single, sites, tolerance, max_sweeps)
+    cavity, xp = cavities(rows.counts, fit.sites, fit.marginals), namespace(problem.counts)
     gaussian = problem.gaussian
     closed = xp.zeros(problem.counts.shape, bool) if gaussian is None else gaussian.rows
-    counts = xp.where(closed, 0.0, problem.counts)  # of the rows that are iterated
+    counts = xp.where(closed, 0.0, rows.counts)  # of those that are iterated
     log_evidence = (
         log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
         - fit.marginals.log_determinant
         + 0.5 * xp.vdot(counts * fit.sites.shift, fit.marginals.mean)
     )
+    for power in problem.power:
+        fit = fit._replace(sites=Sites(*(part / power for part in fit.sites)))
     if gaussian is not None:
         # A Gaussian's density at its peak, and −½ y β: the quadratic terms −½ τ y² + ½ ν·mean,
         # which would cancel, taken together.
@@ -503,17 +548,15 @@ def expectation_propagation(
     mean = xp.where(closed, fit.marginals.mean, cavity.mean)
     variance = xp.where(closed, 0.0, cavity.variance)
     spread = xp.where(closed, 0.5 * fit.marginals.variance, 0.0)
-    answers = Partial(_pull_of_answers, problem.counts, mean, variance, spread)
-    return Approximation(fit, log_evidence, info, lambda: (answers, None))
 
+    def answers() -> tuple[Partial, Array | None]:
+        # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
+        # constant.
+        assert problem.held is not None
+        held = problem.held(mean, variance, rows.counts, *problem.power)
+        return Partial(pull_of_answers, mean, variance, spread, held), None
 
-def _pull_of_answers(
-    counts: Array, mean: Array, variance: Array, spread: Array, moving: Reading
-) -> Array:
-    # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
-    # constant.
-    moments = tilted(moving.observations, moving.offset, mean, variance)
-    return jnp.vdot(counts, moments.log_normalizer - spread * moments.curvature)
+    return Approximation(fit, log_evidence, info, answers)
 
 
 def log_evidence_of_sites(

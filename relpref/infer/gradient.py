@@ -18,6 +18,7 @@ from relpref.infer.layout import Layout, Observation, Reading
 from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Problem
 from relpref.likelihoods import TiltedMoments
+from relpref.likelihoods.powers import powered
 from relpref.linalg.arrays import Array, namespace
 
 
@@ -35,35 +36,117 @@ def filled_pull(pull: Partial, sizes: Mapping[str, int]) -> Partial:
     """A surrogate for a program with more latents (n) and rows (m), of these ``sizes``."""
     axes = _AXES.get(pull.func, ("m",) * len(pull.args))
     arrays = (
-        filled(array, *(sizes[axis] for axis in each))
+        filled(array, *(sizes[axis] for axis in each)) if each else array
         for array, each in zip(pull.args, axes, strict=True)
     )
     return Partial(pull.func, *arrays)
 
 
 def tilted(
-    observations: tuple[Observation, ...], offset: Array, mean: Array, variance: Array
+    observations: tuple[Observation, ...],
+    offset: Array,
+    mean: Array,
+    variance: Array,
+    power: Any = 1.0,
 ) -> TiltedMoments:
-    """Tilted moments of every row.
+    """Tilted moments of every row, of p^n for the ``power`` n, 1.0 or shape (m,).
 
     Means are those of sites, which approximate the projection less its prior mean; a likelihood is
     of the predictor.
     """
-    start, columns = 0, []
+    columns = [
+        powered(likelihood, *rest)
+        for likelihood, *rest in _cut(observations, offset + mean, variance, power)
+    ]
+    return _rows(columns)
+
+
+def at_points(
+    observations: tuple[Observation, ...], offset: Array, value: Array, variance: Any = 0.0
+) -> TiltedMoments:
+    """Log probability of every row and its derivatives at points.
+
+    A row of a list is the sign of a predictor with ``variance``.
+    """
+    columns = []
+    for likelihood, answer, point, spread in _cut(
+        observations, offset + value, variance + 0 * value
+    ):
+        given = likelihood.point(answer, point) if hasattr(likelihood, "point") else None
+        columns.append(given or likelihood.tilted(answer, point, spread))
+    return _rows(columns)
+
+
+def constants(
+    observations: tuple[Observation, ...],
+    offset: Array,
+    mean: Array,
+    variance: Array,
+    weight: Array,
+    *power: Array,
+) -> tuple[Any, ...]:
+    """Constants of the surrogate of the answers, for each observation.
+
+    By default they are the weights and the powers of rows.
+    """
+    return tuple(
+        likelihood.constants(value, *rest) if hasattr(likelihood, "constants") else tuple(rest[2:])
+        for likelihood, value, *rest in _cut(observations, offset + mean, variance, weight, *power)
+    )
+
+
+def pull_of_answers(
+    mean: Array, variance: Array, spread: Array, held: tuple[Any, ...], moving: Reading
+) -> Array:
+    """The surrogate of the answers: its derivative is that of Σ log Ẑ at fixed cavities."""
+    total = jnp.zeros(())
+    rows = _cut(moving.observations, moving.offset + mean, variance, spread)
+    for (likelihood, *rest), part in zip(rows, held, strict=True):
+        if hasattr(likelihood, "surrogate"):
+            total = total + likelihood.surrogate(*rest, part)
+        else:
+            weight, *power = part
+            moments = powered(likelihood, *rest[:3], *power)
+            share = moments.log_normalizer - rest[3] * moments.curvature
+            total = total + jnp.sum(weight * share)
+    return total
+
+
+def powers(observations: tuple[Observation, ...]) -> Array:
+    """The power n of each row's p^n, which has one site; 1 where each answer has its own."""
+    parts = []
+    for likelihood, value, counts in observations:
+        copied = getattr(likelihood, "copied", hasattr(likelihood, "gaussian_site"))
+        copied = jnp.broadcast_to(jnp.ravel(copied), (value.size,))
+        parts.append(jnp.where(copied | (counts == 0), 1.0, counts))
+    return jnp.concatenate(parts)
+
+
+def _cut(observations: tuple[Observation, ...], *arrays: Any) -> list[tuple[Any, ...]]:
+    """Likelihoods, values and the rows of arrays in the shape of each; numbers stay."""
+    start, parts = 0, []
     for likelihood, value, _ in observations:
         shape, rows = jnp.shape(likelihood.predictor), slice(start, start + value.size)
-        location = jnp.reshape(mean[rows] + offset[rows], shape)
-        moments = likelihood.tilted(value, location, jnp.reshape(variance[rows], shape))
-        columns.append([jnp.ravel(moment) for moment in moments])
+        cut = (
+            array if isinstance(array, float) else array[rows].reshape(shape) for array in arrays
+        )
+        parts.append((likelihood, value, *cut))
         start += value.size
-    return TiltedMoments(*(jnp.concatenate(parts) for parts in zip(*columns, strict=True)))
+    return parts
+
+
+def _rows(columns: list[TiltedMoments]) -> TiltedMoments:
+    xp = namespace(columns[0].log_normalizer)
+    return TiltedMoments(
+        *(xp.concatenate([xp.ravel(each) for each in part]) for part in zip(*columns, strict=True))
+    )
 
 
 def bends(observations: tuple[Observation, ...], offset: Array, value: Array) -> Array:
     """Derivative of every row's curvature in the projection, at a point."""
 
     def curvature(at: Array) -> Array:
-        return tilted(observations, offset, at, jnp.zeros_like(at)).curvature
+        return at_points(observations, offset, at).curvature
 
     return jax.jvp(curvature, (value,), (jnp.ones_like(value),))[1]
 
@@ -142,4 +225,5 @@ _AXES: dict[Any, tuple[str, ...]] = {
     _pull_of_gram: ("mm",),
     _pull_of_prior: ("n", "nn"),
     _pull_of_both: ("n", "nn", "mn"),
+    pull_of_answers: ("m", "m", "m", ""),
 }

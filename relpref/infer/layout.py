@@ -102,7 +102,7 @@ class Layout:
     # in its predictor, see `relpref.likelihoods.GaussianSite`, or a row stands for more than 20
     # answers.
     precise: bool = False
-    repeated: bool = False  # whether a row stands for more than 4 answers
+    repeated: bool = False  # whether a row stands for other than one answer
     ordered: bool = False  # whether some rows are those of lists, whose likelihoods share noise
     # Whether observation space is required: rows share noise, and the projection depends on
     # hyperparameters or has more than two entries in a row.

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from scipy.integrate import cumulative_trapezoid
 from scipy.interpolate import CubicSpline
 
+from relpref.likelihoods.powers import powered
 from relpref.likelihoods.tilted import TiltedMoments
-from relpref.linalg.arrays import Array
+from relpref.linalg.arrays import Array, namespace
 from relpref.pytree import register
 
 Floats = NDArray[np.float64]
@@ -86,34 +87,91 @@ class OfMembers:
 
     each: Any  # the likelihood at every node, with a first axis in each of its arrays
     members: Members
-    counts: Array  # how many answers each row stands for, shape (m,)
+    counts: Array  # how many answers each row stands for, shape (m,); 0 for none
     log_concave: bool = field(default=False, init=False)
+    # Equal answers have a site each: without all of them a cavity knows too little of a member who
+    # contradicts himself.
+    copied: bool = field(default=True, init=False)
 
     @property
     def predictor(self) -> Array:
         return jnp.ravel(self.each.predictor[0])
 
-    def known(self, value: Array, mean: Array, variance: Array) -> Known:
-        """Posterior of the members under cavities of all rows."""
-        _, log_weights = self.members.nodes
-        each = jax.vmap(lambda likelihood: likelihood.tilted(value, mean, variance))(self.each)
-        log_likelihood = jnp.where(self.counts > 0, self.counts * each.log_normalizer, 0.0)
-        nothing = jnp.zeros((len(log_weights), self.members.number), log_likelihood.dtype)
-        joint = nothing.at[:, self.members.row].add(log_likelihood) + log_weights[:, None]
-        total = jax.nn.logsumexp(joint, axis=0)
-        return Known(jnp.exp(joint - total), total, each)
+    def known(self, value: Array, mean: Array, variance: Array, power: Any = 1.0) -> Known:
+        """Posterior of the members under cavities of all rows; a row is p^n, n being ``power``."""
+        xp, members = namespace(mean, self.counts), self.members
+        _, log_weights = members.nodes
+        each = self._each(value, mean, variance, power)
+        log_likelihood = xp.where(self.counts > 0, self.counts / power * each.log_normalizer, 0.0)
+        joint = _sums(log_likelihood, members) + log_weights[:, None]
+        top = xp.max(joint, axis=0)
+        total = top + xp.log(xp.sum(xp.exp(joint - top), axis=0))
+        return Known(xp.exp(joint - total), total, each)
+
+    def _each(self, value: Array, mean: Array, variance: Array, power: Any = 1.0) -> TiltedMoments:
+        """Moments at every node, shape (K, m)."""
+        if hasattr(self.each, "powered"):
+            moments: TiltedMoments = self.each.powered(*self._spread(value, mean, variance, power))
+            return moments
+        each: TiltedMoments = jax.vmap(lambda each: powered(each, value, mean, variance, power))(
+            self.each
+        )
+        return each
+
+    def _spread(self, *arrays: Any) -> tuple[Any, ...]:
+        """Arrays of rows with a first axis of nodes."""
+        shape, xp = jnp.shape(self.each.predictor), namespace(self.counts, *arrays)
+        return tuple(
+            array if isinstance(array, float) else xp.broadcast_to(array, shape) for array in arrays
+        )
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of rows, averaged over their members."""
-        posterior, row = self.known(value, mean, variance), self.members.row
+        return self.powered(value, mean, variance, 1.0)
+
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of powers p^n of rows, averaged over their members."""
+        xp = namespace(mean, self.counts)
+        posterior, row = self.known(value, mean, variance, power), self.members.row
         probability = posterior.probability[:, row]
-        answers = jnp.zeros(self.members.number, self.counts.dtype).at[row].add(self.counts)
-        gradient = jnp.sum(probability * posterior.each.gradient, axis=0)
-        second = jnp.sum(
-            probability * (jnp.square(posterior.each.gradient) - posterior.each.curvature), axis=0
+        sites = _sums((self.counts / power)[None], self.members)[0]
+        gradient = xp.sum(probability * posterior.each.gradient, axis=0)
+        second = xp.sum(
+            probability * (xp.square(posterior.each.gradient) - posterior.each.curvature), axis=0
         )
-        share = posterior.log_normalizer / jnp.where(answers > 0, answers, 1.0)
-        return TiltedMoments(share[row], gradient, jnp.square(gradient) - second)
+        share = posterior.log_normalizer / xp.where(sites > 0, sites, 1.0)
+        return TiltedMoments(share[row], gradient, xp.square(gradient) - second)
+
+    def constants(
+        self, value: Array, mean: Array, variance: Array, weight: Array, *power: Array
+    ) -> Any:
+        """Constants of `surrogate`."""
+        probability = self.known(value, mean, variance, *power).probability[:, self.members.row]
+        if hasattr(self.each, "constants"):
+            cavity, powers = (value, mean, variance), self._spread(*power)
+            return self.each.constants(*self._spread(*cavity), probability * weight, *powers)
+        return probability * weight, *power
+
+    def surrogate(
+        self, value: Array, mean: Array, variance: Array, spread: Array, constants: Any
+    ) -> Array:
+        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
+        if hasattr(self.each, "surrogate"):
+            total: Array = self.each.surrogate(
+                *self._spread(value, mean, variance, spread), constants
+            )
+            return total
+        weight, *power = constants
+        return jnp.vdot(weight, self._each(value, mean, variance, *power).log_normalizer)
+
+
+def _sums(rows: Array, members: Members) -> Array:
+    """Sums of the rows of each member, shape (K, number), of an array of shape (K, m)."""
+    if namespace(rows) is np:
+        shape, (nodes, _) = (len(rows), members.number), rows.shape
+        place = members.row + members.number * np.arange(nodes)[:, None]
+        return np.bincount(place.ravel(), rows.ravel(), nodes * members.number).reshape(shape)
+    return jnp.zeros((len(rows), members.number), rows.dtype).at[:, members.row].add(rows)
 
 
 register(OfMembers, leaves=("each", "members", "counts"))

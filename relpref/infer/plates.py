@@ -18,14 +18,15 @@ from scipy.special import ndtri
 
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
-from relpref.infer.evidence import Evidence
-from relpref.infer.gradient import filled, tilted
+from relpref.infer.evidence import Evidence, on_host
+from relpref.infer.gradient import at_points, filled, powers, tilted
 from relpref.infer.importance import Points, inverse_root
 from relpref.infer.jaxprs import reached
 from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.search import Fitted
-from relpref.infer.sites import Sites, cavities
+from relpref.infer.sites import Sites, cavities_of_answers
+from relpref.infer.spaces import Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg.arrays import Array, ravel
@@ -70,7 +71,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
     if members is None:
         return program
     free = _without(program, members.names)
-    layout: dict[str, Any] = {"log_concave": False, "repeated": False}
+    layout: dict[str, Any] = {"log_concave": False}
     filled = free.filled
     if filled is not None:
         filled = replace(filled, layout=replace(filled.layout, **layout), members=members)
@@ -177,13 +178,10 @@ def _row(program: Program, name: str, number: int) -> Any:
     None where a row depends on several.
     """
     rng = np.random.default_rng(0)
-    cavity = (
-        rng.normal(0.3, 1, program.layout.num_rows),
-        rng.uniform(0.5, 1.5, program.layout.num_rows),
-    )
+    place = rng.normal(0.3, 1, program.layout.num_rows)
     marks = np.stack([np.ones(number), np.arange(1.0, number + 1), rng.uniform(1, 2, number)])
     # A row that depends on one entry has a derivative proportional to the move of that entry.
-    unit, place, check = np.asarray(_touched(program, name, program.medians, *cavity, marks))
+    unit, place, check = np.asarray(_touched(program, name, program.medians, place, marks))
     moved = np.where(unit == 0, 1.0, unit)
     row = np.rint(place / moved - 1).astype(np.int64)
     row = np.where(unit == 0, 0, row)
@@ -195,17 +193,15 @@ def _row(program: Program, name: str, number: int) -> Any:
 
 @partial(lazy_jit, static_argnums=1)
 def _touched(
-    program: Program, name: str, unconstrained: Values, mean: Array, variance: Array, marks: Array
+    program: Program, name: str, unconstrained: Values, place: Array, marks: Array
 ) -> Array:
-    """Derivatives of every row's log normalizer as a hyperparameter moves by each of ``marks``."""
+    """Derivatives of every row's log p at a point as a hyperparameter moves by ``marks``."""
 
-    def log_normalizers(value: Array) -> Array:
+    def log_p(value: Array) -> Array:
         reading = program.read({**unconstrained, name: value})
-        return tilted(reading.observations, reading.offset, mean, variance).log_normalizer
+        return at_points(reading.observations, reading.offset, place, 1.0).log_normalizer
 
-    return jax.vmap(lambda mark: jax.jvp(log_normalizers, (unconstrained[name],), (mark,))[1])(
-        marks
-    )
+    return jax.vmap(lambda mark: jax.jvp(log_p, (unconstrained[name],), (mark,))[1])(marks)
 
 
 class Averaged(NamedTuple):
@@ -219,10 +215,15 @@ class Averaged(NamedTuple):
 
         See `relpref.infer.members.Known`.
         """
-        compiled = self.program.compiled
-        cavity = cavities(np.asarray(self.program.counts), evidence.sites, evidence.marginals)
-        parts = (filled(np.asarray(part), compiled.layout.num_rows) for part in cavity)
-        return np.asarray(_probability(compiled, unconstrained, *parts))
+        full, *_ = on_host(self.program, unconstrained)
+        around = _filled(self.program, evidence)
+        cavity, power = cavities_of_answers(full.counts, full.power, *around)
+        given = cavity.mean + full.offset, cavity.variance, power
+        likelihood: Any
+        for likelihood, value, _ in full.observations:
+            if hasattr(likelihood.each, "powered"):
+                return np.asarray(likelihood.known(value, *given).probability)
+        return np.asarray(_probability(self.program.compiled, unconstrained, *given))
 
     def given(
         self, unconstrained: Values, evidence: Evidence, at: Floats | None
@@ -289,12 +290,20 @@ class Averaged(NamedTuple):
 
 
 @lazy_jit
-def _probability(program: Program, unconstrained: Values, mean: Array, variance: Array) -> Array:
-    reading = program.read(unconstrained)
+def _probability(program: Program, unconstrained: Values, *given: Array) -> Array:
     likelihood: Any
-    ((likelihood, value, _),) = reading.observations
-    probability: Array = likelihood.known(value, mean + reading.offset, variance).probability
+    ((likelihood, value, _),) = program.read(unconstrained).observations
+    probability: Array = likelihood.known(value, *given).probability
     return probability
+
+
+def _filled(program: Program, evidence: Evidence) -> tuple[Sites, Marginals]:
+    """Sites and marginals of all rows of padded data."""
+    size = program.compiled.layout.num_rows
+    precision, shift, mean, variance = (
+        filled(np.asarray(part), size) for part in (*evidence.sites, *evidence.marginals[:2])
+    )
+    return Sites(precision, shift), Marginals(mean, variance, np.zeros(()))
 
 
 def _is_scale(program: Program, sites: dict[str, Site], site: str, name: str) -> bool:
@@ -386,8 +395,7 @@ def _curvature(program: Program, unconstrained: Values, evidence: Evidence) -> F
     out.
     """
     compiled, number = program.compiled, program.layout.num_rows
-    cavity = cavities(np.asarray(program.counts), evidence.sites, evidence.marginals)
-    given = (filled(np.asarray(part), compiled.layout.num_rows) for part in cavity)
+    given = _filled(program, evidence)
     bent, moving = map(np.asarray, _bent(compiled, unconstrained, *given))
     if program.rows is None or evidence.covariance is None:
         return bent
@@ -428,15 +436,18 @@ def _scales(program: Program, name: str) -> tuple[Array, Array]:
 
 @lazy_jit
 def _bent(
-    program: Program, unconstrained: Values, mean: Array, variance: Array
+    program: Program, unconstrained: Values, sites: Sites, marginals: Marginals
 ) -> tuple[Array, Array]:
     """Minus the second derivatives at fixed cavities, and ∂β, shape (m, p), of `_curvature`."""
     vector, unravel = ravel_pytree(unconstrained)
+    observations = program.read(unconstrained).observations
+    counts = jnp.concatenate([observation.counts for observation in observations])
+    cavity, power = cavities_of_answers(counts, powers(observations), sites, marginals)
+    counts, given = counts / power, (power,) if program.layout.repeated else ()
 
     def log_normalizer(vector: Array) -> tuple[Array, Array]:
         reading = program.read(unravel(vector))
-        moments = tilted(reading.observations, reading.offset, mean, variance)
-        counts = jnp.concatenate([observation.counts for observation in reading.observations])
+        moments = tilted(reading.observations, reading.offset, *cavity, *given)
         return jnp.vdot(counts, moments.log_normalizer), counts * moments.gradient
 
     def slopes(vector: Array) -> tuple[Array, Array]:

@@ -45,9 +45,7 @@ from relpref.registry import unbound
 # Tolerance of the affinity check, relative to the predictors probed; the probes are float64.
 _TOLERANCE = 1e-7
 _SHARED = 40  # largest number of values of small sites
-# Numbers of answers in a row above which identical sites may approximate badly, and above which
-# they may be far more precise than the prior.
-_MANY, _VERY_MANY = 4, 20
+_MANY = 20  # answers in a row, above which its site may be far more precise than the prior
 
 
 @jax.tree_util.register_dataclass
@@ -278,7 +276,8 @@ class Program:
 
         def at(node: Array) -> Any:
             standard = dict(zip(members.names, node, strict=True))
-            return as_likelihood(self.sites(vector, unconstrained, standard)[name]["fn"])
+            each: Any = as_likelihood(self.sites(vector, unconstrained, standard)[name]["fn"])
+            return each.rows(...) if hasattr(each, "rows") else each
 
         each = jax.vmap(at)(jnp.asarray(nodes))
         plain = Observation.of(sites[name])
@@ -482,9 +481,9 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
         integrated=tuple((name, int(np.prod(sites[name].shape))) for name in integrated),
         hyperparameters=hyperparameters,
         log_concave=all(concave.get(name, sites[name].log_concave) for name in observed),
-        precise=most > _VERY_MANY
+        precise=most > _MANY
         or any(site.closed_form and name not in concave for name, site in sites.items()),
-        repeated=most > _MANY,
+        repeated=bool(np.any((program.counts != 0) & (program.counts != 1))),
         ordered=any(sites[name].shares_noise for name in observed if name not in concave),
     )
     medians = {name: np.asarray(program.medians[name]) for name, _ in hyperparameters}
@@ -627,9 +626,15 @@ def _probe(
                 leaves = jax.tree.leaves(unwrap(site["fn"]))
                 arrays += [leaf for leaf in leaves if isinstance(leaf, Array)]
             elif name not in doubts:
+                likelihood: Any
                 likelihood, value, _ = Observation.of(site)
                 cavity = jnp.ones(jnp.shape(likelihood.predictor))
-                arrays += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
+                of_point = hasattr(likelihood, "point")
+                arrays += jax.tree.leaves(
+                    likelihood.point(value, cavity)
+                    if of_point
+                    else likelihood.tilted(value, cavity, cavity)
+                )
         return arrays
 
     moves = any(reached(jax.make_jaxpr(others)(points[0]).jaxpr, [True]))

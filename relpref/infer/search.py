@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from relpref.errors import DataError
 from relpref.infer.call import Values
-from relpref.infer.copies import error_of_copies
 from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
-from relpref.infer.gradient import tilted
+from relpref.infer.gradient import at_points
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.lazy_jit import lazy_jit
 from relpref.linalg.arrays import ravel
-from relpref.result import CODES, InferenceWarning, Result, progress_line, warn_user
+from relpref.result import CODES, Result, progress_line
 
 Floats = NDArray[np.float64]
 
@@ -32,9 +31,6 @@ SEARCH_TOLERANCE = 1e-4
 # If the approximation itself is needed, and not only its evidence, the sites have to converge
 # further.
 CLOSE = 1e-6
-# Posterior sds that a mean may be off by where an answer was given many times, and what rounding
-# leaves of a single one.
-_OFF, _ROUNDING = 1e-4, 1e-12
 # A search ends when a step gains less than this in log evidence plus prior; EM's close a fixed
 # fraction of what is left.
 _GAIN = 1e-5
@@ -202,7 +198,7 @@ def _lower_bound(
 
         def at_node(node: Array) -> Array:
             value = marginals.mean + jnp.sqrt(marginals.variance) * node
-            answers = tilted(reading.observations, reading.offset, value, jnp.zeros_like(value))
+            answers = at_points(reading.observations, reading.offset, value)
             counts = jnp.concatenate([observation.counts for observation in reading.observations])
             return jnp.vdot(counts, answers.log_normalizer)
 
@@ -211,10 +207,6 @@ def _lower_bound(
 
     value, slope = jax.value_and_grad(bound)(unconstrained)
     return value, slope
-
-
-# Error of a mean in posterior sds, and of an sd as a factor, from which there is a warning.
-_SHIFT, _RATIO = 0.1, 1.25
 
 
 class Fitted(NamedTuple):
@@ -289,7 +281,7 @@ def fit_hyperparameters(
     unconstrained: Values = {}
     if searching:
         # EM needs the posterior itself, not only its evidence.
-        closely = partial(at, tolerance=eased(CLOSE if em else SEARCH_TOLERANCE, tol, program))
+        closely = partial(at, tolerance=max(tol, CLOSE if em else SEARCH_TOLERANCE))
         answers = float(np.sum(program.counts))
         climb = (
             partial(expectation_maximization, program, closely)
@@ -308,14 +300,10 @@ def fit_hyperparameters(
                     search = other
         assert search is not None
         unconstrained, first = search.unconstrained, search.evidence.sites
-    # An error in the site of one of k equal answers counts k times.
-    most = float(np.max(program.counts, initial=1.0))
-    closest = max(min(tol, _OFF / most), _ROUNDING)
-    final = at(unconstrained, first, closest, whole)
-    for start_again in [first] * (closest < tol) + [cold] * (first is not cold):
-        if int(final.info.code) != _CONVERGED:
-            retried = at(unconstrained, start_again, whole=whole)
-            final = retried if int(retried.info.code) == _CONVERGED else final
+    final = at(unconstrained, first, whole=whole)
+    if int(final.info.code) != _CONVERGED and first is not cold:
+        retried = at(unconstrained, cold, whole=whole)
+        final = retried if int(retried.info.code) == _CONVERGED else final
     if search is not None and not em:
         final = final._replace(gradient=search.evidence.gradient)
     result = CODES[int(final.info.code)]
@@ -331,35 +319,6 @@ def fit_hyperparameters(
         }
     info["log_prior"] = float(final.log_prior)
     return Fitted(final, result, info, dual, unconstrained)
-
-
-def judged_copies(engine: Any, program: Program, fitted: Fitted) -> Fitted:
-    """Add the error of answers that were given many times to ``info``.
-
-    Warn where a Gaussian is not good enough for them.
-    """
-    final, result, info = fitted.evidence, fitted.result, fitted.info
-    if program.layout.repeated and engine.copies and final.info.code == _CONVERGED:
-        shift, ratio = error_of_copies(program, fitted.unconstrained, final)
-        info.update({"repeated_shift": shift, "repeated_sd_ratio": ratio})
-        if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
-            warn_user(
-                "answers that were given many times are beyond a Gaussian, most likely because "
-                "some were never given the other way round: by "
-                f"them a mean is about {shift:.2f} posterior sds off and an sd {ratio:.2f} times "
-                "the right one; posterior.reweighted() or NUTS "
-                "on the same program does better",
-                InferenceWarning,
-            )
-    return fitted
-
-
-def eased(tolerance: float, tol: float, program: Program) -> float:
-    """A tolerance of the sites while the final one of an engine, ``tol``, is not needed yet.
-
-    It is that of a single answer: ``tolerance`` is divided by the largest count of a row.
-    """
-    return max(tol, tolerance / max(float(np.max(program.counts, initial=0.0)), 1.0))
 
 
 def describe(engine: Any, dual: bool, result: Result, outcome: Any) -> dict[str, Any]:

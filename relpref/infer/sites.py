@@ -44,7 +44,7 @@ _SEVERAL = 10
 class Sites(NamedTuple):
     """Natural parameters of the Gaussian sites, one for each *row*.
 
-    A row of count k holds k identical sites.
+    A row that was answered k times has one site, which is written as k identical ones.
     """
 
     # precision and shift: τ and ν of exp(ν x − ½ τ x²), x = the projection less its prior mean,
@@ -54,7 +54,7 @@ class Sites(NamedTuple):
 
 
 class Cavity(NamedTuple):
-    """A row's posterior with one copy of its site removed, if it has any."""
+    """A row's posterior without its site, if it has one."""
 
     mean: Array
     variance: Array
@@ -78,8 +78,8 @@ class Problem(NamedTuple):
     projection: Projection
     # Number of identical answers of each row, shape (m,); a row of 0 changes nothing.
     counts: Array
-    # From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
-    tilted: Callable[[Array, Array], TiltedMoments]
+    # From cavity mean and variance, shape (m,) each, and powers to `TiltedMoments`.
+    tilted: Callable[..., TiltedMoments]
     # Whether each row's likelihood is log-concave, so that a negative site precision is an error,
     # shape (m,).
     log_concave: Any = True
@@ -91,6 +91,11 @@ class Problem(NamedTuple):
     # Whether a factorization costs more than a few held sweeps; otherwise these come only after
     # many fresh ones.
     holding: bool = True
+    # n of the likelihoods p^n that have one site each, shape (m,), of which a row stands for
+    # counts/n; empty if n is 1 for all rows.
+    power: tuple[Array, ...] = ()
+    # From cavities, weights and powers to what the surrogate of the answers holds constant.
+    held: Callable[..., tuple[Any, ...]] | None = None
 
 
 class Fit(NamedTuple):
@@ -144,6 +149,20 @@ def with_known(known: Known | None, sites: Sites) -> Sites:
     return sites if known is None else choose(known.rows, known.sites, sites)
 
 
+def by_rows(problem: Problem, sites: Sites) -> tuple[Problem, Sites]:
+    """The problem whose rows are p^n, with its sites from those of single answers."""
+    for power in problem.power:
+        moments = partial(_powered, problem.tilted, power)
+        problem = problem._replace(counts=problem.counts / power, tilted=moments, power=())
+        sites = Sites(*(part * power for part in sites))
+    return problem, sites
+
+
+def _powered(moments: Any, power: Array, mean: Array, variance: Array) -> TiltedMoments:
+    result: TiltedMoments = moments(mean, variance, power)
+    return result
+
+
 def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
     """Remove one site from each row's marginal: 1/t = v/(1 − vτ), c/t = (m − vν)/(1 − vτ).
 
@@ -153,6 +172,20 @@ def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
     left = 1 - removed * sites.precision
     mean = (marginals.mean - removed * sites.shift) / left
     return Cavity(mean, marginals.variance / left)
+
+
+def cavities_of_answers(
+    counts: Array, power: Array, sites: Sites, marginals: Marginals
+) -> tuple[Cavity, Array]:
+    """Cavities of rows p^n, from n = ``power`` and sites of single answers, and n.
+
+    It is 1 where there is no proper cavity: then each answer has a site.
+    """
+    xp = namespace(counts, marginals.variance)
+    proper = marginals.variance * power * sites.precision < 1
+    power = xp.where(proper, power, 1.0)
+    of_rows = Sites(*(power * part for part in sites))
+    return cavities(counts / power, of_rows, marginals), power
 
 
 def matched(cavity: Cavity, moments: TiltedMoments) -> Sites:

@@ -90,7 +90,7 @@ def logistic_chance(mean: Any, variance: Any, scale: Any) -> Floats:
     return expected_sigmoid(mean, variance)
 
 
-def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
+def nodes(mean: Any, sd: Any, center: Any) -> tuple[Any, Any]:
     """Nodes of a trapezoidal rule under N(mean, sd²), and the distances between them.
 
     Both are in sds, nodes from the mean, shape (..., k).
@@ -100,19 +100,18 @@ def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
     Nodes are a fraction of the sd apart, around ``center``, in sds; where the Gaussian is wide
     their distance grows with that from 0.
     """
-    wide, far = (sd > WIDE)[..., None], xp.maximum(sd, WIDE)
+    wide, far = (sd > WIDE)[..., None], np.maximum(sd, WIDE)
     number = len(STEPS) // 2
-    places = xp.asarray(STEPS, mean.dtype)
-    steps = xp.asarray(np.arange(-number, number + 1), mean.dtype)
-    reach = (xp.abs(mean) + _FARTHEST * far) / _CLOSEST
-    growth = xp.full_like(mean, 0.05)
+    steps = np.arange(-number, number + 1)
+    reach = (np.abs(mean) + _FARTHEST * far) / _CLOSEST
+    growth = np.full_like(mean, 0.05)
     # The last node lies at the reach: sinh(growth · number) = growth · reach.
     for _ in range(12):
-        growth = xp.log(growth * reach + xp.sqrt(1 + xp.square(growth * reach))) / number
+        growth = np.log(growth * reach + np.sqrt(1 + np.square(growth * reach))) / number
     grown, spacing = growth[..., None] * steps, (_CLOSEST / far)[..., None]
-    x = spacing * xp.sinh(grown) / growth[..., None] - (mean / far)[..., None]
-    near = center[..., None] + places
-    return xp.where(wide, x, near), xp.where(wide, spacing * xp.cosh(grown), places[1] - places[0])
+    x = spacing * np.sinh(grown) / growth[..., None] - (mean / far)[..., None]
+    near = center[..., None] + STEPS
+    return np.where(wide, x, near), np.where(wide, spacing * np.cosh(grown), STEPS[1] - STEPS[0])
 
 
 def davidson_chances(

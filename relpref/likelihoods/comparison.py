@@ -1,6 +1,8 @@
 """Distributions of answers to "which of two is better?"."""
 
 from collections.abc import Mapping
+from copy import copy
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -11,23 +13,30 @@ from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import constraints
+from scipy import special
 
 from relpref.data import Comparisons
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.chances import graded_chances, with_lapses
 from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
+from relpref.likelihoods.powers import Answer, power_moments, shares
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
     interval_moments,
-    log_concave_moments,
     log_expected_sigmoid,
     log_ndtr,
     log_ndtr_curvature,
+    log_sigmoid,
     mills_ratio,
+    sigmoid,
     sigmoid_moments,
 )
 from relpref.linalg import real
+from relpref.linalg.arrays import namespace
+
+# Weights of log normalizers in closed form; and indices, nodes and shares of other rows.
+Constants = tuple[Any, Any]
 
 
 class Comparison(TreeDistribution):
@@ -54,6 +63,7 @@ class Comparison(TreeDistribution):
     leaves: ClassVar[tuple[str, ...]] = ("gap", "scale", "shift", "lapse")
     support: Any = constraints.boolean
     noise: ClassVar[Noise] = GAUSSIAN  # of each item in a list
+    closed: ClassVar[bool] = True  # whether moments are in closed form, without lapses or with
     # For two outcomes: probability that the first is preferred at a standardized gap, (gap +
     # shift)/scale, and its logarithm.
     chance: ClassVar[Any]
@@ -104,28 +114,125 @@ class Comparison(TreeDistribution):
 
         At a variance of 0 they are the log probability and its derivatives.
         """
-        moments = self.standard(
-            value, (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
-        )
-        gradient, curvature = (
-            moments.gradient / self.scale,
-            moments.curvature / jnp.square(self.scale),
-        )
+        cavity = (mean + self.shift) / self.scale, variance / self.scale**2
+        return self._seen(value, self.standard(value, *cavity))
+
+    def point(self, value: Array, gap: Array) -> TiltedMoments:
+        """The log probability and its derivatives at gaps, shape (..., m)."""
+        return self._seen(value, self.standard_point(value, (gap + self.shift) / self.scale))
+
+    def log_at(self, value: Array, gap: Array) -> Array:
+        """The log probability at gaps, shape (..., m)."""
+        return self.point(value, gap).log_normalizer
+
+    def _seen(self, value: Array, moments: TiltedMoments) -> TiltedMoments:
+        """Moments by the gap, with lapses, from those of the standardized gap without."""
+        gradient, curvature = moments.gradient / self.scale, moments.curvature / self.scale**2
         if self.lapse is None:
             return TiltedMoments(moments.log_normalizer, gradient, curvature)
+        xp = namespace(moments.log_normalizer, self.lapse)
         total = self.with_lapses(moments.log_normalizer, value)
         # Probability that the answer was meant, after it was seen.
-        meant = jnp.exp(jnp.log1p(-self.lapse) + moments.log_normalizer - total)
+        meant = xp.exp(xp.log1p(-self.lapse) + moments.log_normalizer - total)
         return TiltedMoments(
-            total, meant * gradient, meant * curvature - meant * (1 - meant) * jnp.square(gradient)
+            total, meant * gradient, meant * curvature - meant * (1 - meant) * gradient**2
         )
+
+    def rows(self, index: Any) -> "Comparison":
+        """The answers of some rows, with an entry for each in all leaves."""
+        xp, chosen = namespace(self.gap), copy(self)
+        for name in self.leaves:
+            leaf = getattr(self, name)
+            if leaf is not None:
+                more = leaf.shape[-1:] if name == "thresholds" else ()
+                setattr(chosen, name, xp.broadcast_to(leaf, (*self.gap.shape, *more))[index])
+        return chosen
+
+    def answers(self, value: Array) -> tuple[Answer, Answer | None]:
+        """The likelihood of a value, and that without lapses, None where there are none."""
+        answer = Answer(partial(self.point, value), partial(self.log_at, value))
+        if self.lapse is None:
+            return answer, None
+        plain = copy(self)
+        plain.lapse = None
+        return answer, plain.answers(value)[0]
+
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of powers p^n, see `tilted`; n is ``power``, shape () or (m,)."""
+        once = self.tilted(value, mean, variance)
+        if isinstance(power, float) and power == 1:
+            return once
+        xp = namespace(mean, self.gap)
+        n, value = xp.broadcast_to(power, mean.shape), xp.broadcast_to(value, mean.shape)
+        if xp is not np:
+            still, plain = jax.lax.stop_gradient(self).answers(value)
+            moments = power_moments(self.answers(value)[0], n, mean, variance, still, plain)
+            return TiltedMoments(
+                *(jnp.where(n == 1, *both) for both in zip(once, moments, strict=True))
+            )
+        index = np.nonzero(n != 1)
+        if len(index[0]):
+            answer, plain = self.rows(index).answers(value[index])
+            some = power_moments(answer, n[index], mean[index], variance[index], None, plain)
+            for part, new in zip(once, some, strict=True):
+                part[index] = new
+        return once
+
+    def constants(
+        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
+    ) -> Constants:
+        """Constants of `surrogate` at a cavity.
+
+        The surrogate's derivative is that of the sum of all log Ẑ of p^n, times ``weight``. For
+        moments in closed form it is log Ẑ itself; else Σ s n log p(z) at nodes z around the mean,
+        with the shares s of the tilted density: the derivative of log Ẑ is the expectation of that
+        of n log p.
+        """
+        xp = namespace(mean, self.gap)
+        power, weight, value, mean, variance = (
+            xp.broadcast_to(array, mean.shape) for array in (power, weight, value, mean, variance)
+        )
+        by_nodes = (power != 1) | (not self.closed)
+        index = np.indices(mean.shape).reshape(mean.ndim, -1)
+        if xp is np:
+            index = np.stack(np.nonzero(by_nodes & (weight != 0)))
+        if not index.shape[1]:
+            return weight, None
+        rows = tuple(index)
+        answer, plain = self.rows(rows).answers(value[rows])
+        z, share = shares(answer, power[rows], mean[rows], variance[rows], plain)
+        share = share * (by_nodes * power * weight)[rows]
+        # JAX compiles for few numbers of rows.
+        spare = ((0, 0), (0, 2 ** (index.shape[1] - 1).bit_length() - index.shape[1]))
+        return xp.where(by_nodes, 0.0, weight), tuple(
+            xp.pad(array, spare) for array in (index, z - mean[rows], share)
+        )
+
+    def surrogate(
+        self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
+    ) -> Array:
+        """The surrogate, see `constants`, less ``spread`` times the curvature of Gaussian rows."""
+        weight, nodes = constants
+        total = jnp.zeros(())
+        if self.closed:
+            moments = self.tilted(value, mean, variance)
+            total = jnp.sum(weight * (moments.log_normalizer - spread * moments.curvature))
+        return total if nodes is None else total + self.at_nodes(value, mean, nodes)
+
+    def at_nodes(self, value: Array, mean: Array, nodes: Any) -> Array:
+        """Sum of log p at nodes around the means, each times its share."""
+        index, away, share = nodes
+        rows = tuple(index)
+        value, mean = (jnp.broadcast_to(array, self.gap.shape)[rows] for array in (value, mean))
+        return jnp.vdot(share, self.rows(rows).log_at(value, mean + away))
 
     def with_lapses(self, log_probability: Array, value: Array) -> Array:
         """Log probability of an answer with lapses, from that without."""
         if self.lapse is None:
             return log_probability
-        return jnp.logaddexp(
-            jnp.log1p(-self.lapse) + log_probability, jnp.log(self.lapse * self.at_random(value))
+        xp = namespace(log_probability, self.lapse)
+        return xp.logaddexp(
+            xp.log1p(-self.lapse) + log_probability, xp.log(self.lapse * self.at_random(value))
         )
 
     def at_random(self, value: Array) -> Array | float:
@@ -145,12 +252,23 @@ class Comparison(TreeDistribution):
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of an answer."""
-        log_probability = self.log_chance(jnp.where(value, self.location, -self.location))
-        return self.with_lapses(log_probability, jnp.asarray(value))
+        return self.log_at(jnp.asarray(value), self.gap)
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under a cavity of the standardized gap."""
-        raise NotImplementedError
+
+        def answer(single: "Comparison") -> Answer:
+            point = partial(single.standard_point, value)
+            return Answer(point, lambda z: point(z).log_normalizer)
+
+        xp = namespace(mean, self.gap)
+        still = jax.lax.stop_gradient(self) if xp is jnp else self
+        given = xp.ones_like(mean), mean, variance, answer(still)
+        return power_moments(answer(self), *given, logistic=True)
+
+    def standard_point(self, value: Array, z: Array) -> TiltedMoments:
+        """The log probability and its derivatives at standardized gaps."""
+        return self.standard(value, z, 0 * z)
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Chance of the next answer for a gap N(mean, variance): ``probability`` of the first."""
@@ -193,10 +311,17 @@ class ProbitComparison(Comparison):
     chance = staticmethod(ndtr)
     log_chance = staticmethod(log_ndtr)
 
+    def log_at(self, value: Array, gap: Array) -> Array:
+        """The log probability at gaps, shape (..., m)."""
+        location = (gap + self.shift) / self.scale
+        xp = namespace(location)
+        return self.with_lapses(self.log_chance(xp.where(value, location, -location)), value)
+
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form (XPGP eq. 11, with its sign y written out)."""
-        sign = jnp.where(value, 1.0, -1.0).astype(mean.dtype)
-        scale = 1 / jnp.sqrt(1 + variance)
+        xp = namespace(mean, variance)
+        sign = xp.where(value, 1.0, -1.0).astype(mean.dtype)
+        scale = 1 / xp.sqrt(1 + variance)
         z = sign * mean * scale
         return TiltedMoments(
             log_ndtr(z), sign * mills_ratio(z) * scale, log_ndtr_curvature(z) * scale**2
@@ -243,8 +368,9 @@ class GradedComparison(Comparison):
 
     def threshold(self, number: Array) -> Array:
         """The thresholds of these numbers, from 0, one for each answer."""
-        rows = jnp.broadcast_to(self.thresholds, (*jnp.shape(number), self.strengths))
-        return jnp.take_along_axis(rows, number[..., None], axis=-1)[..., 0]
+        xp = namespace(self.thresholds, number)
+        rows = xp.broadcast_to(self.thresholds, (*number.shape, self.strengths))
+        return xp.take_along_axis(rows, number[..., None], axis=-1)[..., 0]
 
     @property
     def strengths(self) -> int:
@@ -282,30 +408,38 @@ class GradedComparison(Comparison):
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of a grade; minus infinity of one that does not exist."""
         value = jnp.asarray(value)
-        log_probability = self.tilted(value, self.gap, jnp.zeros_like(self.gap)).log_normalizer
+        log_probability = self.log_at(value, self.gap)
         return jnp.where(jnp.abs(value) <= self.strengths, log_probability, -jnp.inf)
 
     def at_random(self, value: Array) -> Array | float:
         """1/(2S + 1), or 1/(2S) where there are no ties."""
         ties = self.thresholds[..., 0] > 0
-        return jnp.where((value != 0) | ties, 1 / (2 * self.strengths + ties), 0.0)
+        return namespace(value, ties).where(
+            (value != 0) | ties, 1 / (2 * self.strengths + ties), 0.0
+        )
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form: Φ at the ends of the grade's interval, divided by √(1 + v)."""
-        value = jnp.clip(value, -self.strengths, self.strengths)
-        grade, sign = jnp.abs(value), jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
-        scale = 1 / jnp.sqrt(1 + variance)
-        top = grade == self.strengths
-        start = self.threshold(jnp.maximum(grade - 1, 0)) / self.scale
-        end = self.threshold(jnp.minimum(grade, self.strengths - 1)) / self.scale
-        lower = jnp.where(grade == 0, -end, start) - sign * mean
-        width = jnp.where(grade == 0, 2 * end, end - start) * scale
-        moments = interval_moments(lower * scale, jnp.where(top, jnp.inf, width))
+        xp = namespace(mean, variance)
+        grade, sign, start, end = self._interval(value, xp)
+        scale = 1 / xp.sqrt(1 + variance)
+        lower = xp.where(grade == 0, -end, start) - sign * mean
+        width = xp.where(grade == 0, 2 * end, end - start) * scale
+        width = xp.where(grade == self.strengths, xp.inf, width)
+        moments = interval_moments(lower * scale, width)
         return TiltedMoments(
             moments.log_normalizer,
             sign * moments.gradient * scale,
-            moments.curvature * jnp.square(scale),
+            moments.curvature * xp.square(scale),
         )
+
+    def _interval(self, value: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
+        """Grades, signs, and the standardized ends of the grades' intervals."""
+        value = xp.clip(value, -self.strengths, self.strengths)
+        grade, sign = xp.abs(value), xp.where(value < 0, -1.0, 1.0)
+        start = self.threshold(xp.maximum(grade - 1, 0)) / self.scale
+        end = self.threshold(xp.minimum(grade, self.strengths - 1)) / self.scale
+        return grade, sign.astype(start.dtype), start, end
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Chances of the next answer: ``probability`` of the first at any strength, ``tie``."""
@@ -337,15 +471,23 @@ class LogisticComparison(Comparison):
     0.5
     """
 
-    noise = GUMBEL
-    chance = staticmethod(jax.nn.sigmoid)
-    log_chance = staticmethod(jax.nn.log_sigmoid)
+    noise, closed = GUMBEL, False
+    chance = staticmethod(sigmoid)
+    log_chance = staticmethod(log_sigmoid)
+    log_at = ProbitComparison.log_at
+
+    def standard_point(self, value: Array, z: Array) -> TiltedMoments:
+        sign = namespace(z).where(value, 1.0, -1.0)
+        down = sigmoid(-sign * z)
+        return TiltedMoments(log_sigmoid(sign * z), sign * down, down * (1 - down))
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        sign = jnp.where(value, 1.0, -1.0).astype(mean.dtype)
+        sign = namespace(mean).where(value, 1.0, -1.0).astype(mean.dtype)
         z = sign * mean
-        _, gradient, curvature = sigmoid_moments(z, variance)
-        return TiltedMoments(log_expected_sigmoid(z, variance), sign * gradient, curvature)
+        total, gradient, curvature = sigmoid_moments(z, variance)
+        if namespace(z, variance) is jnp:  # with its derivatives
+            total = log_expected_sigmoid(z, variance)
+        return TiltedMoments(total, sign * gradient, curvature)
 
 
 class LogisticGradedComparison(GradedComparison):
@@ -357,7 +499,7 @@ class LogisticGradedComparison(GradedComparison):
     10 scales. Parameters as in `GradedComparison`.
     """
 
-    noise = GUMBEL
+    noise, closed = GUMBEL, False
     draw = staticmethod(jax.random.logistic)
     seen_positive = staticmethod(
         lambda mean, variance, scale: jnp.exp(
@@ -365,34 +507,27 @@ class LogisticGradedComparison(GradedComparison):
         )
     )
 
-    def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments by quadrature.
+    standard = Comparison.standard
+
+    def standard_point(self, value: Array, z: Array) -> TiltedMoments:
+        """Closed form.
 
         σ(z − a) − σ(z − b) = σ(z − a) σ(b − z) (1 − e^(a − b)), which is σ(z − a) where b is
         infinite.
         """
-        value = jnp.clip(value, -self.strengths, self.strengths)
-        grade, sign = jnp.abs(value), jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
+        xp = namespace(z)
+        grade, sign, start, end = self._interval(value, xp)
         top = grade == self.strengths
-        start = self.threshold(jnp.maximum(grade - 1, 0)) / self.scale
-        end = self.threshold(jnp.minimum(grade, self.strengths - 1)) / self.scale
-        center = jnp.where(grade == 0, 0.0, jnp.where(top, start, 0.5 * (start + end)))
-        half = jnp.where(top, 0.0, jnp.where(grade == 0, end, 0.5 * (end - start)))
-        log_share = jnp.where(top, 0.0, jnp.log(-jnp.expm1(-2 * jnp.where(top, 1.0, half))))
-        closed = jnp.where(top, 0.0, 1.0)[..., None]
-
-        def log_factor(z: Array) -> tuple[Array, Array, Array]:
-            above, below = z + half[..., None], half[..., None] - z
-            value = (
-                jax.nn.log_sigmoid(above)
-                + closed * jax.nn.log_sigmoid(below)
-                + log_share[..., None]
-            )
-            up, down = jax.nn.sigmoid(above), jax.nn.sigmoid(below)
-            return value, 1 - up - closed * (1 - down), up * (1 - up) + closed * down * (1 - down)
-
-        moments = log_concave_moments(log_factor, sign * mean - center, variance)
-        return TiltedMoments(moments.log_normalizer, sign * moments.gradient, moments.curvature)
+        center = xp.where(grade == 0, 0.0, xp.where(top, start, 0.5 * (start + end)))
+        half = xp.where(top, 0.0, xp.where(grade == 0, end, 0.5 * (end - start)))
+        log_share = xp.where(top, 0.0, xp.log(-xp.expm1(-2 * xp.where(top, 1.0, half))))
+        inner, z = xp.where(top, 0.0, 1.0), sign * z - center
+        up, down = sigmoid(z + half), sigmoid(half - z)
+        return TiltedMoments(
+            log_sigmoid(z + half) + inner * log_sigmoid(half - z) + log_share,
+            sign * (1 - up - inner * (1 - down)),
+            up * (1 - up) + inner * down * (1 - down),
+        )
 
 
 class DavidsonComparison(GradedComparison):
@@ -405,7 +540,7 @@ class DavidsonComparison(GradedComparison):
     as there. Parameters as in `GradedComparison`, with one threshold t.
     """
 
-    noise = GUMBEL
+    noise, closed = GUMBEL, False
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         answers = jnp.array([-1, 0, 1])
@@ -414,21 +549,21 @@ class DavidsonComparison(GradedComparison):
         )
         return answers[jax.random.categorical(key, chances, shape=sample_shape + self.batch_shape)]
 
-    def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments by quadrature."""
-        sign = jnp.where(value < 0, -1.0, 1.0).astype(mean.dtype)
-        tied = (value == 0)[..., None]
-        log_nu = jnp.log(jnp.expm1(self.thresholds[..., 0] / self.scale))[..., None]
+    standard = Comparison.standard
 
-        def log_factor(z: Array) -> tuple[Array, Array, Array]:
-            total = jnp.logaddexp(jnp.logaddexp(0.5 * z, -0.5 * z), log_nu)
-            first, second = jnp.exp(0.5 * z - total), jnp.exp(-0.5 * z - total)
-            slope = 0.5 * (first - second)  # of log total
-            bend = 0.25 * (first + second) - jnp.square(slope)
-            return jnp.where(tied, log_nu, 0.5 * z) - total, jnp.where(tied, 0.0, 0.5) - slope, bend
-
-        moments = log_concave_moments(log_factor, sign * mean, variance)
-        return TiltedMoments(moments.log_normalizer, sign * moments.gradient, moments.curvature)
+    def standard_point(self, value: Array, z: Array) -> TiltedMoments:
+        """Closed form."""
+        xp = namespace(z)
+        sign, tied = xp.where(value < 0, -1.0, 1.0), value == 0
+        log_nu = xp.log(xp.expm1(self.thresholds[..., 0] / self.scale))
+        total = xp.logaddexp(xp.logaddexp(0.5 * z, -0.5 * z), log_nu)
+        first, second = xp.exp(0.5 * z - total), xp.exp(-0.5 * z - total)
+        slope = 0.5 * (first - second)  # of log total
+        return TiltedMoments(
+            xp.where(tied, log_nu, 0.5 * sign * z) - total,
+            xp.where(tied, 0.0, 0.5 * sign) - slope,
+            0.25 * (first + second) - xp.square(slope),
+        )
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Chances of the next answer: ``probability`` of the first, and ``tie``."""
@@ -438,6 +573,10 @@ class DavidsonComparison(GradedComparison):
             for answer in (1, 0)
         )
         return with_lapses(favored, tie, self.lapse, self.thresholds[..., 0], 1)
+
+
+def _ndtri(probability: Array) -> Array:
+    return ndtri(probability) if namespace(probability) is jnp else special.ndtri(probability)
 
 
 class SoftComparison(Comparison):
@@ -466,16 +605,17 @@ class SoftComparison(Comparison):
 
     def gaussian_site(self, value: Array) -> tuple[Array, Array]:
         """The gap that is reported, Φ⁻¹(p) − shift, and 1/scale²."""
-        peak = ndtri(value) - self.shift
+        peak = _ndtri(value) - self.shift
         return peak, jnp.broadcast_to(1 / jnp.square(self.scale), jnp.shape(peak))
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of the product of two Gaussians; of the density of p."""
-        report = ndtri(value)
+        xp = namespace(mean, variance)
+        report = _ndtri(value)
         total = 1 + variance
         error = report / self.scale - mean
-        log_density = -0.5 * (jnp.square(error) / total + jnp.log(total)) - jnp.log(self.scale)
-        return TiltedMoments(log_density + 0.5 * jnp.square(report), error / total, 1 / total)
+        log_density = -0.5 * (xp.square(error) / total + xp.log(total)) - xp.log(self.scale)
+        return TiltedMoments(log_density + 0.5 * xp.square(report), error / total, 1 / total)
 
     def log_density_at(self, node: Array, mean: Array, variance: Array) -> Array:
         """Log density of the report whose Φ⁻¹ is ``node`` sds above its expectation."""

@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from relpref.likelihoods.chances import NOISE
-from relpref.likelihoods.comparison import Comparison, OfComparison
+from relpref.likelihoods.comparison import Comparison, Constants, OfComparison
 from relpref.likelihoods.orders import GUMBEL, NODES, log_probability
 from relpref.likelihoods.tilted import (
     TiltedMoments,
@@ -127,21 +127,44 @@ class ListComparison(OfComparison):
         """Noise of the items of lists, of variance ½: the gap of two has that of a comparison."""
         return (SharedNoise(self.number, self.winner, self.loser, NOISE * self._scale),)
 
+    @property
+    def copied(self) -> Array:
+        """Whether a row that was answered several times has a site for each, shape (m,)."""
+        return self.number >= 0
+
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of answers.
 
         Those of a list's row are of the sign of its predictor, noise included (z = m/√v).
         """
-        listed = self.number >= 0
-        sign = jnp.where(value, 1.0, -1.0).astype(mean.dtype)
-        inverse = 1 / jnp.sqrt(jnp.where(listed & (variance > 0), variance, 1e-30))
-        inverse = jnp.where(listed, inverse, 1.0)
-        z = sign * jnp.where(listed, mean, 0.0) * inverse
+        return self.powered(value, mean, variance, 1.0)
+
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of powers p^n of answers that are in no list; n is 1 in lists."""
+        xp, listed = namespace(mean, self.single.gap), self.number >= 0
+        sign = xp.where(value, 1.0, -1.0).astype(mean.dtype)
+        inverse = 1 / xp.sqrt(xp.where(listed & (variance > 0), variance, 1e-30))
+        inverse = xp.where(listed, inverse, 1.0)
+        z = sign * xp.where(listed, mean, 0.0) * inverse
         hard = (log_ndtr(z), sign * mills_ratio(z) * inverse, log_ndtr_curvature(z) * inverse**2)
-        alone = self.single.tilted(value, mean, variance)
+        alone = self.single.powered(value, mean, variance, power)
         return TiltedMoments(
-            *(jnp.where(listed, row, single) for row, single in zip(hard, alone, strict=True))
+            *(xp.where(listed, row, single) for row, single in zip(hard, alone, strict=True))
         )
+
+    def constants(
+        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
+    ) -> Constants:
+        """Constants of `surrogate`."""
+        return self.single.constants(value, mean, variance, weight, power)
+
+    def surrogate(
+        self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
+    ) -> Array:
+        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
+        weight, nodes = constants
+        total = jnp.vdot(weight, self.tilted(value, mean, variance).log_normalizer)
+        return total if nodes is None else total + self.single.at_nodes(value, mean, nodes)
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of answers; that of a list is at its first row.

@@ -1,6 +1,6 @@
 """Moments of likelihoods under a one-dimensional Gaussian cavity, which engines need."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -13,8 +13,8 @@ from scipy import special
 
 from relpref.errors import UnsupportedProgramError
 from relpref.lazy_jit.special import entrywise
-from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE, nodes
-from relpref.linalg.arrays import Array
+from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE
+from relpref.linalg.arrays import Array, namespace
 from relpref.pytree import register
 
 # True in a site's ``infer``: its values are independent normals of one sd that engines integrate
@@ -260,6 +260,16 @@ def log_ndtr_curvature(z: Array) -> Array:
     )
 
 
+def sigmoid(z: Array) -> Array:
+    """The logistic function σ."""
+    return special.expit(z) if namespace(z) is np else jax.nn.sigmoid(z)
+
+
+def log_sigmoid(z: Array) -> Array:
+    """Log σ(z)."""
+    return special.log_expit(z) if namespace(z) is np else jax.nn.log_sigmoid(z)
+
+
 _NARROW = 1e-2  # width times distance from 0 below which the series in the width is the more exact
 _SHORT = 0.03  # width below which a difference of log Φ would lose digits
 
@@ -271,12 +281,13 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     be infinite. It is given in the place of an upper end, because far out it would be lost in the
     difference of two ends.
     """
-    is_open = jnp.isposinf(width)
-    narrow = width * jnp.maximum(jnp.abs(lower), 1.0) < _NARROW
-    upper = lower + jnp.where(is_open | narrow, 1.0, width)
+    xp = namespace(lower, width)
+    is_open = xp.isposinf(width)
+    narrow = width * xp.maximum(xp.abs(lower), 1.0) < _NARROW
+    upper = lower + xp.where(is_open | narrow, 1.0, width)
     # In the left half Φ keeps its digits: mirror intervals whose middle is positive.
     mirrored = is_open | (lower + upper > 0)
-    left, right = jnp.where(mirrored, -upper, lower), jnp.where(mirrored, -lower, upper)
+    left, right = xp.where(mirrored, -upper, lower), xp.where(mirrored, -lower, upper)
 
     # With ρ = Φ(l)/Φ(u), r = φ/Φ and k = r(r + z), terms that cannot cancel: φ(u)/(Φ(u) − Φ(l)) =
     # r_u/(1 − ρ), and minus the second derivative is (k_u − ρ k_l)/(1 − ρ) + ρ (r_l − r_u)²/(1 −
@@ -285,31 +296,34 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     bent, bent_left = log_ndtr_curvature(right), log_ndtr_curvature(left)
     # −log ρ is the integral of r over the interval; of a short one by Euler and Maclaurin's rule,
     # r' being −k.
-    short = jnp.where(is_open, 1.0, width) < _SHORT
-    step = jnp.where(short, width, 0.0)
-    integral = 0.5 * step * (mills_left + mills) + jnp.square(step) * (bent - bent_left) / 12
-    log_ratio = jnp.where(short, -integral, log_ndtr(left) - log_ndtr(right))
-    log_ratio = jnp.where(narrow, -1.0, jnp.where(is_open, -jnp.inf, log_ratio))
-    ratio, rest = jnp.exp(log_ratio), -jnp.expm1(log_ratio)
-    value = log_ndtr(right) + jnp.log(rest)
+    short = xp.where(is_open, 1.0, width) < _SHORT
+    step = xp.where(short, width, 0.0)
+    integral = 0.5 * step * (mills_left + mills) + xp.square(step) * (bent - bent_left) / 12
+    log_ratio = xp.where(short, -integral, log_ndtr(left) - log_ndtr(right))
+    log_ratio = xp.where(narrow, -1.0, xp.where(is_open, -xp.inf, log_ratio))
+    ratio, rest = xp.exp(log_ratio), -xp.expm1(log_ratio)
+    value = log_ndtr(right) + xp.log(rest)
     # (φ(l) − φ(u))/φ(u) = exp((u² − l²)/2) − 1, and the two squares differ by twice the width times
     # the middle.
-    exponent = jnp.where(
-        is_open, -jnp.inf, 0.5 * (left + right) * jnp.where(is_open | narrow, 1.0, width)
+    exponent = xp.where(
+        is_open, -xp.inf, 0.5 * (left + right) * xp.where(is_open | narrow, 1.0, width)
     )
-    slope = mills * jnp.expm1(exponent) / rest
-    bend = (bent - ratio * bent_left) / rest + ratio * jnp.square((mills_left - mills) / rest)
+    slope = mills * xp.expm1(exponent) / rest
+    bend = (bent - ratio * bent_left) / rest + ratio * xp.square((mills_left - mills) / rest)
 
     # Narrow: log(w φ(c)) + w²(c² − 1)/24 for width w and middle c.
-    width = jnp.where(narrow, width, 1.0)
-    middle, square = lower + 0.5 * width, jnp.square(width)
-    density = -0.5 * jnp.square(middle) - 0.5 * jnp.log(2 * jnp.pi).astype(middle.dtype)
-    near = jnp.log(width) + density + square * (jnp.square(middle) - 1) / 24
+    width = xp.where(narrow, width, 1.0)
+    middle, square = lower + 0.5 * width, xp.square(width)
+    density = -0.5 * xp.square(middle) - 0.5 * float(np.log(2 * np.pi))
+    near = xp.log(width) + density + square * (xp.square(middle) - 1) / 24
     return TiltedMoments(
-        jnp.where(narrow, near, value),
-        jnp.where(narrow, middle * (1 - square / 12), jnp.where(mirrored, -slope, slope)),
-        jnp.clip(jnp.where(narrow, 1 - square / 12, bend), 0.0, 1.0),
+        xp.where(narrow, near, value),
+        xp.where(narrow, middle * (1 - square / 12), xp.where(mirrored, -slope, slope)),
+        xp.clip(xp.where(narrow, 1 - square / 12, bend), 0.0, 1.0),
     )
+
+
+_SPACED = 0.625  # between nodes of the trapezoidal rule, in units of the noise
 
 
 @jax.custom_jvp
@@ -332,13 +346,14 @@ def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
 
     Within 1e-9 (relative, where they exceed 1) in float64 up to means of 60 and variances of 1e4.
     """
-    lower = jnp.where(mean > 0, -mean, mean)
+    xp = namespace(mean, variance)
+    lower = xp.where(mean > 0, -mean, mean)
     wide = variance > WIDE**2
-    narrow = _by_trapezoid(lower, jnp.where(wide, 1.0, variance))
-    broad = _by_parts(lower, jnp.where(wide, variance, 2 * WIDE**2))
+    narrow = _by_trapezoid(lower, xp.where(wide, 1.0, variance))
+    broad = _by_parts(lower, xp.where(wide, variance, 2 * WIDE**2))
     below = _choose(wide, broad, narrow)
     value, gradient, curvature = _choose(mean > 0, _flipped(below), below)
-    return TiltedMoments(value, gradient, jnp.maximum(curvature, 0.0))
+    return TiltedMoments(value, gradient, xp.maximum(curvature, 0.0))
 
 
 def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
@@ -347,20 +362,30 @@ def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
     The integrand is log-concave, and falls at least like a Gaussian of that variance around its
     mode.
     """
-    sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
+    xp = namespace(mean, variance)
+    sd = xp.where(variance > 0, xp.sqrt(xp.where(variance > 0, variance, 1.0)), 0.0)
     # Distance of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral
     # does not depend on it.
-    offset = jax.lax.stop_gradient(jnp.minimum(sd, -mean / jnp.maximum(sd, 1e-30)))
-    x = offset[..., None] + jnp.asarray(STEPS, mean.dtype)
+    offset = xp.minimum(sd, -mean / xp.maximum(sd, 1e-30))
+    steps = xp.asarray(STEPS, mean.dtype)
+    if xp is np and sd.size:  # the poles of σ are far from narrow Gaussians
+        spacing = np.clip(_SPACED / max(sd.max(), 1.0), STEPS[1] - STEPS[0], 0.5)
+        reach = int(np.ceil(STEPS[-1] / spacing))
+        steps = STEPS[-1] / reach * np.arange(-reach, reach + 1)
+    x = offset[..., None] + steps
     z = mean[..., None] + sd[..., None] * x
-    log_weights = jax.nn.log_sigmoid(z) - 0.5 * jnp.square(x)
-    total = jax.nn.logsumexp(log_weights, axis=-1)
-    weights = jnp.exp(log_weights - total[..., None])
-    up, down = jax.nn.sigmoid(z), jax.nn.sigmoid(-z)
-    gradient = jnp.sum(weights * down, axis=-1)
-    spread = jnp.sum(weights * jnp.square(down - gradient[..., None]), axis=-1)
-    step = float(np.log(STEPS[1] - STEPS[0]) - 0.5 * np.log(2 * np.pi))
-    return TiltedMoments(total + step, gradient, jnp.sum(weights * up * down, axis=-1) - spread)
+    smaller = xp.exp(-xp.abs(z))
+    log_weights = xp.minimum(z, 0.0) - xp.log1p(smaller) - 0.5 * xp.square(x)
+    top = xp.max(log_weights, axis=-1, keepdims=True)
+    weights = xp.exp(log_weights - top)
+    zeroth = xp.sum(weights, axis=-1)
+    weights, total = weights / zeroth[..., None], top[..., 0] + xp.log(zeroth)
+    down = xp.where(z > 0, smaller, 1.0) / (1 + smaller)
+    gradient = xp.sum(weights * down, axis=-1)
+    spread = xp.sum(weights * xp.square(down - gradient[..., None]), axis=-1)
+    step = xp.log(steps[1] - steps[0]) - 0.5 * float(np.log(2 * np.pi))
+    bend = xp.sum(weights * down * (1 - down), axis=-1)
+    return TiltedMoments(total + step, gradient, bend - spread)
 
 
 def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
@@ -368,13 +393,14 @@ def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
 
     The mean is folded into [−v/2, 0].
     """
+    xp = namespace(mean, variance)
     # In [−v, 0], or E[σ] there is 0.
-    near = jnp.maximum(mean, jnp.where(mean < -variance, mean + variance, mean))
-    folded = jnp.clip(jnp.where(near < -variance / 2, -near - variance, near), -variance / 2, 0.0)
+    near = xp.maximum(mean, xp.where(mean < -variance, mean + variance, mean))
+    folded = xp.clip(xp.where(near < -variance / 2, -near - variance, near), -variance / 2, 0.0)
     inner = _step_and_remainder(folded, variance)
     inner = _choose(near < -variance / 2, _reflected(near, variance, inner), inner)
     nothing = near < -variance  # E[σ] < e^(−v/2)
-    gone = TiltedMoments(jnp.full_like(mean, -jnp.inf), jnp.ones_like(mean), jnp.zeros_like(mean))
+    gone = TiltedMoments(xp.full_like(mean, -xp.inf), xp.ones_like(mean), xp.zeros_like(mean))
     outer = _reflected(mean, variance, _flipped(_choose(nothing, gone, inner)))
     return _choose(mean < -variance, outer, inner)
 
@@ -388,26 +414,28 @@ def _step_and_remainder(mean: Array, variance: Array) -> TiltedMoments:
         E[σ']/N₀ = ∫ σ'(t) 2 cosh(bt) e^(−t²/2v) dt,
         E[σ'']/N₀ = −∫ σ''(t) 2 sinh(bt) e^(−t²/2v) dt.
     """
-    sd = jnp.sqrt(variance)
-    t, weights = jnp.asarray(NODES, mean.dtype), jnp.asarray(WEIGHTS, mean.dtype)
+    xp = namespace(mean, variance)
+    sd = xp.sqrt(variance)
+    t, weights = xp.asarray(NODES, mean.dtype), xp.asarray(WEIGHTS, mean.dtype)
     tilt = (-mean / variance)[..., None] * t
-    weights = 2 * weights * jnp.exp(-0.5 * jnp.square(t) / variance[..., None])
-    up, down = jax.nn.sigmoid(t), jax.nn.sigmoid(-t)
+    weights = 2 * weights * xp.exp(-0.5 * xp.square(t) / variance[..., None])
+    up, down = sigmoid(t), sigmoid(-t)
     step = sd / mills_ratio(mean / sd)
-    zeroth = step + jnp.sum(weights * down * jnp.sinh(tilt), axis=-1)
-    gradient = jnp.sum(weights * up * down * jnp.cosh(tilt), axis=-1) / zeroth
-    second = jnp.sum(weights * up * down * (up - down) * jnp.sinh(tilt), axis=-1) / zeroth
-    value = log_ndtr(mean / sd) + jnp.log(zeroth / step)
-    return TiltedMoments(value, gradient, jnp.square(gradient) - second)
+    zeroth = step + xp.sum(weights * down * xp.sinh(tilt), axis=-1)
+    gradient = xp.sum(weights * up * down * xp.cosh(tilt), axis=-1) / zeroth
+    second = xp.sum(weights * up * down * (up - down) * xp.sinh(tilt), axis=-1) / zeroth
+    value = log_ndtr(mean / sd) + xp.log(zeroth / step)
+    return TiltedMoments(value, gradient, xp.square(gradient) - second)
 
 
 def _flipped(below: TiltedMoments) -> TiltedMoments:
     """Moments at −m from those at m ≤ 0: E[σ] there is 1 − q."""
-    q = jnp.exp(below.log_normalizer)
+    xp = namespace(below.log_normalizer)
+    q = xp.exp(below.log_normalizer)
     odds = q / (1 - q)
     gradient = odds * below.gradient
-    second = odds * (jnp.square(below.gradient) - below.curvature)
-    return TiltedMoments(jnp.log1p(-q), gradient, jnp.square(gradient) + second)
+    second = odds * (xp.square(below.gradient) - below.curvature)
+    return TiltedMoments(xp.log1p(-q), gradient, xp.square(gradient) + second)
 
 
 def _reflected(mean: Array, variance: Array, other: TiltedMoments) -> TiltedMoments:
@@ -418,57 +446,5 @@ def _reflected(mean: Array, variance: Array, other: TiltedMoments) -> TiltedMome
 
 
 def _choose(condition: Array, yes: TiltedMoments, no: TiltedMoments) -> TiltedMoments:
-    chosen: TiltedMoments = jax.tree.map(partial(jnp.where, condition), yes, no)
+    chosen: TiltedMoments = jax.tree.map(partial(namespace(condition).where, condition), yes, no)
     return chosen
-
-
-# The poles of a factor are π/sd away, in sds: then the error of steps of a half is e^(−30).
-_FEW_UP_TO, _FEW_STEPS = 1.25, np.arange(-17, 18) * 0.5
-
-
-def log_concave_moments(
-    log_factor: Callable[[Array], tuple[Array, Array, Array]], mean: Array, variance: Array
-) -> TiltedMoments:
-    """Moments of a positive factor under N(mean, variance).
-
-    They are within 1e-9 up to means of 60 and variances of 1e4. ``log_factor`` is a concave
-    function of z, shape (..., k), and returns its value, first derivative and minus the second.
-    Slopes are between −1 and 1, and what `relpref.likelihoods.chances.nodes` says of integrands
-    holds for the factor: so are probabilities of outcomes under logistic noise.
-    """
-    mean, variance = jnp.broadcast_arrays(mean, variance)
-    sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
-    low, high = -sd, sd  # of the mode from the mean, in sds
-    for _ in range(7):
-        middle = 0.5 * (low + high)
-        beyond = sd * log_factor((mean + sd * middle)[..., None])[1][..., 0] > middle
-        low, high = jnp.where(beyond, middle, low), jnp.where(beyond, high, middle)
-    mode = 0.5 * (low + high)
-
-    def averaged(x: Array, spacing: Array) -> tuple[Array, Array, Array]:
-        value, slope, bend = log_factor(mean[..., None] + sd[..., None] * x)
-        log_weights = (
-            value - 0.5 * jnp.square(x) + jnp.log(spacing) - 0.5 * float(np.log(2 * np.pi))
-        )
-        total = jax.nn.logsumexp(log_weights, axis=-1)
-        weights = jnp.exp(log_weights - total[..., None])
-        gradient = jnp.sum(weights * slope, axis=-1)
-        spread = jnp.sum(weights * jnp.square(slope - gradient[..., None]), axis=-1)
-        return total, gradient, jnp.sum(weights * bend, axis=-1) - spread
-
-    def point() -> tuple[Array, Array, Array]:
-        x = jnp.zeros_like(mean)[..., None]
-        return averaged(x, jnp.full_like(x, np.sqrt(2 * np.pi)))
-
-    # The integral does not depend on where its nodes are. Many answers leave narrow Gaussians
-    # alone, for which a fifth of them will do.
-    def few() -> tuple[Array, Array, Array]:
-        x = jax.lax.stop_gradient(mode)[..., None] + jnp.asarray(_FEW_STEPS, mean.dtype)
-        return averaged(x, jnp.full_like(x, _FEW_STEPS[1] - _FEW_STEPS[0]))
-
-    def many() -> tuple[Array, Array, Array]:
-        return averaged(*jax.lax.stop_gradient(nodes(mean, sd, mode, jnp)))
-
-    which = jnp.any(sd > 0).astype(int) + jnp.any(sd > _FEW_UP_TO)
-    total, gradient, curvature = jax.lax.switch(which, (point, few, many))
-    return TiltedMoments(total, gradient, jnp.maximum(curvature, 0.0))

@@ -1,25 +1,14 @@
 """Weighted likelihoods, in which an answer counts for more or less than a single one."""
 
 from copy import copy
-from functools import partial
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from relpref.likelihoods.comparison import Comparison, OfComparison
+from relpref.likelihoods.comparison import Comparison, Constants, OfComparison
 from relpref.likelihoods.tilted import TiltedMoments
-
-# Gauss-Legendre panels: nodes of each; edges on either side of the mode, geometric from its width
-# to the cavity's; and edges in units of the noise around a gap of 0, where the answer turns.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_STEPS, _REACH = 6, 9.0
-_TURN = np.array([-9.0, -4.0, -1.5, 0.0, 1.5, 4.0, 9.0])
-_NARROW = 1e-7  # variances of a cavity up to which derivatives at its mean will do
-_ROUNDS = 14  # of Newton's method for the mode, which need not be exact
 
 
 class WeightedComparison(OfComparison):
@@ -56,79 +45,30 @@ class WeightedComparison(OfComparison):
 
         Those of a weight of 1 are those of p.
         """
-        once = self.single.tilted(value, mean, variance)
-        wide = variance > _NARROW
-        powered = self._by_panels(value, mean, jnp.where(wide, variance, 1.0))
-        return TiltedMoments(
-            *(
-                jnp.where(self.weight == 1, plain, jnp.where(wide, power, self.weight * plain))
-                for plain, power in zip(once, powered, strict=True)
-            )
-        )
+        return self.single.powered(value, mean, variance, self.weight)
 
-    def _log_p(self, value: Array, gap: Array) -> Array:
-        moved = copy(self.single)
-        moved.gap = gap
-        return moved.log_prob(value)
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of p^(wn), n being ``power``."""
+        return self.single.powered(value, mean, variance, power * self.weight)
 
-    def _by_panels(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments by Gauss-Legendre panels around the mode of the tilted density without lapses.
+    def point(self, value: Array, gap: Array) -> TiltedMoments:
+        """The log of p^w and its derivatives at gaps."""
+        return TiltedMoments(*(self.weight * part for part in self.single.point(value, gap)))
 
-        That is log-concave, and falls at least like the cavity on either side of the mode. With
-        lapses there may be another mode at the cavity's mean, of the cavity's width.
-        """
-        m, v = jax.lax.stop_gradient((mean, variance))
-        fixed = copy(jax.lax.stop_gradient(self))
-        fixed.single = copy(fixed.single)
-        fixed.single.lapse = None
-        sd = jnp.sqrt(v)
+    def rows(self, index: Any) -> "WeightedComparison":
+        """The answers of some rows."""
+        chosen = copy(self)
+        chosen.single, chosen.weight = self.single.rows(index), self.weight[index]
+        return chosen
 
-        def slope(gap: Array) -> Array:
-            log_p = partial(fixed._log_p, value)
-            return fixed.weight * jax.jvp(log_p, (gap,), (jnp.ones_like(gap),))[1]
+    def constants(
+        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
+    ) -> Constants:
+        """Constants of `surrogate`."""
+        return self.single.constants(value, mean, variance, weight, power * self.weight)
 
-        # The slope of log p falls, so that the mode lies between the cavity's mean and where its
-        # slope there leads.
-        end = m + v * slope(m)
-
-        def closer(
-            _: Any, carry: tuple[Array, Array, Array, Array]
-        ) -> tuple[Array, Array, Array, Array]:
-            mode, low, high, _ = carry
-            rise, change = jax.jvp(slope, (mode,), (jnp.ones_like(mode),))
-            rise, bend = rise - (mode - m) / v, 1 / v - change
-            low, high = jnp.where(rise > 0, mode, low), jnp.where(rise > 0, high, mode)
-            step = mode + rise / bend
-            inside = (step >= low) & (step <= high)
-            return jnp.where(inside, step, 0.5 * (low + high)), low, high, jax.lax.rsqrt(bend)
-
-        start = (m, jnp.minimum(m, end), jnp.maximum(m, end), sd)
-        mode, _, _, width = jax.lax.fori_loop(0, _ROUNDS, closer, start)
-        turning = fixed.single.scale + fixed.single.outermost
-        powers = jnp.linspace(0.0, 1.0, _STEPS, dtype=m.dtype)[:, None]
-        away = width * (_REACH * sd / width) ** powers
-        near = turning * _TURN[:, None] - fixed.single.shift + jnp.zeros_like(m)
-        least, most = mode - _REACH * sd, mode + _REACH * sd
-        if not self.log_concave:
-            least, most = jnp.minimum(least, m - _REACH * sd), jnp.maximum(most, m + _REACH * sd)
-            near = jnp.concatenate([near, m + sd * _TURN[:, None]])
-        edges = jnp.concatenate([mode[None], mode + away, mode - away, jnp.clip(near, least, most)])
-        edges = jnp.sort(edges, axis=0)
-        half = 0.5 * jnp.diff(edges, axis=0)
-        middle = edges[:-1] + half
-        z = (middle[None] + half[None] * _NODES[:, None, None]).reshape(-1, len(m))
-        rule = (half[None] * _WEIGHTS[:, None, None]).reshape(-1, len(m))
-        log_p = jax.vmap(partial(self._log_p, value))(z)
-        exponent = self.weight * log_p - 0.5 * (
-            jnp.square(z - mean) / variance + jnp.log(2 * jnp.pi * variance)
-        )
-        highest = jax.lax.stop_gradient(jnp.max(exponent, axis=0))
-        density = rule * jnp.exp(exponent - highest)
-        total = jnp.sum(density, axis=0)
-        share = density / total
-        moved = jnp.sum(share * (z - mean), axis=0)
-        left = jnp.sum(share * jnp.square(z - mean - moved), axis=0)
-        shrink = 1 - left / variance
-        if self.log_concave:
-            shrink = jnp.maximum(shrink, 0.0)
-        return TiltedMoments(highest + jnp.log(total), moved / variance, shrink / variance)
+    def surrogate(
+        self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
+    ) -> Array:
+        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
+        return self.single.surrogate(value, mean, variance, spread, constants)

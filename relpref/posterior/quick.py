@@ -16,11 +16,12 @@ from relpref.compiled import float64
 from relpref.data import Comparisons
 from relpref.data.padding import padded_answers
 from relpref.infer.arrow import Blocks, Kind, middle_of
-from relpref.infer.sites import Cavity, Sites, matched
+from relpref.infer.sites import Cavity, matched
 from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods import AnswerModel, GaussianSite
+from relpref.likelihoods import AnswerModel, GaussianSite, TiltedMoments
 from relpref.likelihoods.answers import GROUP_SD, weighted
 from relpref.likelihoods.chances import NOISE
+from relpref.likelihoods.powers import powered
 from relpref.linalg import real
 from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief
 from relpref.posterior.tables import of_its_raters, rows_of
@@ -120,19 +121,23 @@ def match(
     answers: Comparisons,
     row: int,
     gap: tuple[Floats, Floats],
+    number: Any = 1.0,
 ) -> tuple[Floats, Floats]:
-    """Site (τ, ν) of one answer, shape (2, K), and its log probability, shape (K,).
+    """Site (τ, ν) of one of ``number`` equal answers, and the log probability of all of them.
 
-    ``gap`` is the distribution of its gap without the answer, by component: means and variances,
-    shape (K,). The site matches the moments of the posterior, see section 4.1 of XPGP.
+    The shapes are (2, K) and (K,).
+    ``gap`` is the distribution of the gap without them, by component: means and variances, shape
+    (K,). All their sites match the moments of the posterior, see section 4.1 of XPGP.
     """
     columns: dict[str, Any] = {
         name: column[row : row + 1] for name, column in answers.columns.items()
     }
     answer, values = of_its_raters(replace(answers, **columns | {"list": None}), parameters)
     with float64():
-        sites, log_probability = _matched(model, answer, values, *(value[:, None] for value in gap))
-        return np.stack(sites)[:, :, 0], np.asarray(log_probability)[:, 0]
+        mean, variance = (value[:, None] for value in gap)
+        given = model, answer, values, mean, variance
+        sites, log_probability = _matched(*given, np.array([float(number)]))
+        return sites[:, :, 0], log_probability[:, 0]
 
 
 def quick_error(
@@ -175,14 +180,19 @@ def quick_error(
         matrix, mean, variance = _with_shared(
             answers, noise, count * precision, count * shift, of_gaps, belief
         )
-    cavity = cavity_of(mean, variance, (precision, shift), at_mode)
+    listed = np.zeros(len(mean), bool) if answers.list is None else answers.list >= 0
+    together = np.where(at_mode | listed, 1, count)  # answers of one site
+    cavity = cavity_of(mean, variance, (together * precision, together * shift), at_mode)
     if cavity is None:
         return np.inf
     with float64():
         alone = {name: np.asarray(value)[None] for name, value in parameters.items()}
-        after, _ = _matched(model, padded, alone, *(np.pad(each, spare)[None] for each in cavity))
-        stiffer = count * (np.asarray(after.precision)[0, : len(mean)] - precision)
-        pull = count * (np.asarray(after.shift)[0, : len(mean)] - shift) - stiffer * mean
+        number = np.pad(together.astype(np.float64), spare, constant_values=1.0)
+        middle, spread = (np.pad(each, spare)[None] for each in cavity)
+        sites_after, _ = _matched(model, padded, alone, middle, spread, number)
+        after_precision, after_shift = sites_after
+        stiffer = count * (after_precision[0, : len(mean)] - precision)
+        pull = count * (after_shift[0, : len(mean)] - shift) - stiffer * mean
     move = scale @ (matrix.T @ pull)
     # Few rows change variances: those whose sites have changed by much.
     rows = np.argsort(np.abs(stiffer * variance))[-_ROWS:]
@@ -256,23 +266,58 @@ def _with_shared(
     return matrix, matrix @ belief.location + offset, variance
 
 
+@lazy_jit(static_argnums=(0, 1))
+def _likelihoods(
+    model: AnswerModel, number: int, answers: Comparisons, parameters: Mapping[str, Array]
+) -> tuple[Any, Array]:
+    """The distribution of m answers for each of a number of components, and their values."""
+    gap = jnp.zeros(len(answers.winner))
+
+    def component(given: Mapping[str, Array]) -> Any:
+        likelihood = weighted(model(gap, answers, **given), answers)
+        return likelihood.rows(...) if hasattr(likelihood, "rows") else likelihood
+
+    given = {name: real(value) for name, value in parameters.items()}
+    return jax.vmap(component, axis_size=number)(given), model.value(answers)
+
+
 @lazy_jit(static_argnums=0)
+def _outside(
+    model: AnswerModel, answers: Comparisons, parameters: Mapping[str, Array], *given: Array
+) -> TiltedMoments:
+    def component(parameters: Mapping[str, Array], mean: Array, variance: Array) -> TiltedMoments:
+        likelihood = model(mean, answers, **parameters)
+        return powered(likelihood, model.value(answers), mean, variance, given[2])
+
+    moments: TiltedMoments = jax.vmap(component)(parameters, *given[:2])
+    return moments
+
+
 def _matched(
     model: AnswerModel,
     answers: Comparisons,
-    parameters: Mapping[str, Array],
-    mean: Array,
-    variance: Array,
-) -> tuple[Sites, Array]:
-    """Sites and log probabilities of m answers, given cavities by component, shape (K, m)."""
+    parameters: Mapping[str, Any],
+    mean: Floats,
+    variance: Floats,
+    number: Floats,
+) -> tuple[Floats, Floats]:
+    """Sites of single answers, shape (2, K, m), and log probabilities of all ``number`` equal ones.
 
-    def component(given: Mapping[str, Array], mean: Array, variance: Array) -> tuple[Sites, Array]:
-        likelihood = weighted(model(mean, answers, **given), answers)
-        moments = likelihood.tilted(model.value(answers), mean, variance)
+    Cavities without them are given by component, shape (K, m).
+    """
+    value: Any
+    likelihood, value = _likelihoods(model, len(mean), answers, parameters)
+    with np.errstate(all="ignore"):
+        if hasattr(likelihood, "powered"):
+            value = np.broadcast_to(value, mean.shape)
+            moments = powered(
+                likelihood, value, mean, variance, np.broadcast_to(number, mean.shape)
+            )
+        else:
+            given = {name: real(each) for name, each in parameters.items()}
+            moments = _outside(model, answers, given, mean, variance, number)
+        sites = np.stack(matched(Cavity(mean, variance), moments)) / number
         if isinstance(likelihood, GaussianSite):
-            peak, precision = likelihood.gaussian_site(model.value(answers))
-            return Sites(precision, precision * peak), moments.log_normalizer
-        return matched(Cavity(mean, variance), moments), moments.log_normalizer
-
-    given = {name: real(value) for name, value in parameters.items()}
-    return jax.vmap(component)(given, real(mean), real(variance))
+            peak, precision = map(np.asarray, likelihood.gaussian_site(value))
+            sites = np.stack([precision, precision * peak])
+    return sites, np.asarray(moments.log_normalizer)

@@ -124,19 +124,30 @@ class Update:
             grouped = np.zeros(len(rows), dtype=bool) if some.group is None else some.group >= 0
             gaps = zip(*rows_of(some, effects), strict=True)
             for at, (row, gap) in enumerate(zip(rows, gaps, strict=True)):
-                noise = shared * grouped[at]
-                for _ in range(int(some.count[at])):
-                    number += 1
-                    if taken_back:
-                        moving.add(gap, -through(sites[:, :, row], noise))
-                    mean, variance = moving.gap(gap)
-                    site, chance = match(likelihood, parameters, some, at, (mean, variance + noise))
-                    gained += moving.weigh(-chance if taken_back else chance)
-                    if not taken_back:
-                        moving.add(gap, through(site, noise))
-                        # Copies of an answer share one site: what they say together stays as it is.
-                        copies[row] += 1
-                        moved[:, :, row] += (site - moved[:, :, row]) / copies[row]
+                noise, times = shared * grouped[at], int(some.count[at])
+                number += times
+                now = before.count[row] if taken_back else copies[row]
+                old = (sites if taken_back else moved)[:, :, row]
+                # Equal answers have one site; Laplace takes each for itself.
+                leaving = now if not at_mode else times if taken_back else 0
+                coming = leaving - times if taken_back else leaving + times
+                if leaving:
+                    moving.add(gap, -through(leaving * old, noise))
+                mean, variance = moving.gap(gap)
+                cavity, chance, site = (mean, variance + noise), np.zeros_like(mean), old
+                for total, sign in ((leaving, -1), (coming, 1)):
+                    if total:
+                        site, log_p = match(likelihood, parameters, some, at, cavity, total)
+                        chance += sign * log_p
+                gained += moving.weigh(chance)
+                if coming:
+                    moving.add(gap, through(coming * site, noise))
+                    mine = places == row if taken_back else np.arange(len(places)) == row
+                    rest = now - leaving
+                    average = (rest * old + coming * site) / (rest + coming)
+                    moved[:, :, mine] = average[:, :, None]
+                if not taken_back:
+                    copies[row] += times
             sites, before = moved, after
         data, units, more = self._rescaled(moving)
         belief = moving.belief()
@@ -272,8 +283,11 @@ class Update:
             margins = posterior.full.rows(columns[[row]], entries[[row]])
             mean, variance = margins.means[:, 0], margins.variances[:, 0]
             before = np.stack([np.atleast_2d(posterior.sites[name])[:, row] for name in _SITES])
-            cavity = cavity_of(mean, variance, before, at_mode)
-            site = cavity and match(posterior.likelihood, parameters, answers, row, cavity)[0]
+            count = answers.count[row]
+            cavity = cavity_of(mean, variance, count * before, at_mode)
+            site = (
+                cavity and match(posterior.likelihood, parameters, answers, row, cavity, count)[0]
+            )
             inverse = np.divide(1, variance, out=np.zeros_like(variance), where=variance > 0)
             tolerance = 2 * max(self.origin.engine.tol, POINT_TOLERANCE)
             unsure = tolerance * np.stack([inverse, np.sqrt(inverse) + np.abs(mean) * inverse])

@@ -10,13 +10,19 @@ import numpyro.distributions as dist
 import pytest
 from numpy.testing import assert_allclose
 from numpyro import handlers
-from scipy.special import log_ndtr
+from scipy.special import log_expit, log_ndtr, ndtr
 
 from relpref.infer import EP
+from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Sites, advance, begin, cavities
 from relpref.infer.spaces import Factorised, Marginals
-from relpref.likelihoods import ProbitComparison, TiltedMoments
-from relpref.result import InferenceWarning
+from relpref.likelihoods import (
+    GradedComparison,
+    LogisticComparison,
+    ProbitComparison,
+    TiltedMoments,
+)
+from relpref.likelihoods.weighted import WeightedComparison
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,7 @@ def repeated(covariance: Any, counts: Any) -> None:
 
 def exact_gap(amplitude: float, counts: Any) -> tuple[float, float, float]:
     """Mean, sd and log evidence of the gap, on a grid."""
-    gap, step = np.linspace(-8 * amplitude, 8 * amplitude, 4_000_001, retstep=True)
+    gap, step = np.linspace(-14 * amplitude, 14 * amplitude, 4_000_001, retstep=True)
     log_density = (
         counts[0] * log_ndtr(gap) + counts[1] * log_ndtr(-gap) - gap**2 / (4 * amplitude**2)
     )
@@ -81,15 +87,117 @@ def test_large_amplitudes_and_counts(amplitude: float, counts: Any) -> None:
     assert_allclose(posterior.log_evidence or np.nan, log_evidence, atol=0.01)
 
 
-@pytest.mark.parametrize(("amplitude", "count"), [(20.0, 100.0), (50.0, 10_000.0), (1.0, 2e9)])
-def test_unanimous_answers_warn(amplitude: float, count: float) -> None:
-    """Many sites in place of one skewed factor: EP is off, and says by how much."""
-    with pytest.warns(InferenceWarning, match="given many times.*reweighted"):
-        posterior = EP(repeated).run(0, amplitude**2 * np.eye(2), np.array([count, 0.0]))
-    mean, sd, _ = exact_gap(amplitude, (count, 0.0))
+def of_gap(posterior: Any) -> tuple[float, float, float]:
     gap = np.array([[1.0, -1.0]])
-    shift, ratio = abs(posterior.mean(gap)[0] - mean) / sd, posterior.sd(gap)[0] / sd
-    assert shift > 0.08
-    assert ratio < 0.75
-    assert_allclose(posterior.info["repeated_shift"], shift, rtol=0.1)
-    assert_allclose(posterior.info["repeated_sd_ratio"], ratio, rtol=0.1)
+    return posterior.mean(gap)[0], posterior.sd(gap)[0], posterior.log_evidence
+
+
+@pytest.mark.parametrize(
+    ("amplitude", "count"),
+    [(1.0, 10.0), (2.0, 10.0), (20.0, 100.0), (50.0, 10_000.0), (5.0, 1e6)],
+)
+def test_unanimous_answers_are_exact(amplitude: float, count: float) -> None:
+    """One site for all of them, whose cavity is the prior."""
+    found = of_gap(EP(repeated).run(0, amplitude**2 * np.eye(2), np.array([count, 0.0])))
+    mean, sd, log_evidence = exact_gap(amplitude, (count, 0.0))
+    assert abs(found[0] - mean) <= 1e-5 * sd
+    assert_allclose(found[1], sd, rtol=1e-5)
+    assert abs(found[2] - log_evidence) <= 1e-6
+
+
+@pytest.mark.parametrize("count", [(1e2, 1e2), (1e4, 1e4), (1e6, 1e6), (1e4, 1.0), (1e4, 2.0)])
+def test_many_answers_of_two_items(count: Any) -> None:
+    posterior = EP(repeated).run(0, np.eye(2), np.array(count))
+    found, (mean, sd, log_evidence) = of_gap(posterior), exact_gap(1.0, count)
+    assert abs(found[0] - mean) <= 4e-5 * sd
+    assert_allclose(found[1], sd, rtol=1.3e-4)
+    assert abs(found[2] - log_evidence) <= 5e-5
+    assert np.all(posterior.sites["precision"] > 0)
+    assert posterior.info["iterations"] < 60
+
+
+THREE = np.array([[1.4, 0.2, -0.3], [0.2, 0.9, 0.1], [-0.3, 0.1, 1.7]])
+ENDS = np.array([[0, 1], [1, 2], [2, 0], [1, 0]])
+OFTEN = np.array([5.0, 30.0, 1.0, 30.0])
+# Without contradiction: a likelihood with lapses that answers contradict is beyond a Gaussian.
+AGREEING = np.array([0.0, 3.0, 0.0, 12.0])
+
+
+def log_tie(gap: Any) -> Any:
+    gap = np.abs(gap)
+    return log_ndtr(0.7 - gap) + np.log1p(-np.exp(log_ndtr(-0.7 - gap) - log_ndtr(0.7 - gap)))
+
+
+# Log probability of the answers by gap, and their distribution.
+KINDS: dict[str, Any] = {
+    "probit": (log_ndtr, lambda gap: (ProbitComparison(gap), 1)),
+    "lapse": (
+        lambda gap: np.log(0.05 + 0.9 * ndtr(gap)),
+        lambda gap: (ProbitComparison(gap, lapse=0.1), 1),
+    ),
+    "logistic": (log_expit, lambda gap: (LogisticComparison(gap), 1)),
+    "tie": (
+        log_tie,
+        lambda gap: (GradedComparison(gap, jnp.array([0.7])), 0),
+    ),
+    "weight": (
+        lambda gap: 0.3 * log_ndtr(gap),
+        lambda gap: (WeightedComparison(ProbitComparison(gap), jnp.full(gap.shape, 0.3)), 1),
+    ),
+}
+
+
+def three(counts: Any, kind: str) -> None:
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    covariance = amplitude**2 * jnp.asarray(THREE)
+    utility = numpyro.sample("utility", dist.MultivariateNormal(jnp.zeros(3), covariance))
+    gap = (utility[ENDS[:, 0]] - utility[ENDS[:, 1]]) / scale
+    likelihood, value = KINDS[kind][1](gap)
+    with handlers.scale(scale=counts):
+        numpyro.sample("answer", likelihood, obs=jnp.full(4, value))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_answers_of_three_items(kind: str) -> None:
+    """Against quadrature over the two gaps of three items."""
+    fixed = {"amplitude": 1.2, "scale": 0.8}
+    counts = AGREEING if kind == "lapse" else OFTEN
+    posterior = EP(three, fixed=fixed).run(0, counts, kind)
+    rows = np.eye(3)[[0, 1]] - np.eye(3)[[1, 2]]
+    root = np.linalg.cholesky(1.2**2 * rows @ THREE @ rows.T)
+    axis, step = np.linspace(-7, 7, 1401, retstep=True)
+    white = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    gap = white @ root.T
+    gaps = np.stack([gap[:, 0], gap[:, 1], -gap.sum(axis=1), -gap[:, 0]], axis=1)
+    log = -0.5 * np.sum(white**2, axis=1) + KINDS[kind][0](gaps / 0.8) @ counts
+    weight = np.exp(log - log.max())
+    log_evidence = log.max() + np.log(weight.sum() * step**2 / (2 * np.pi))
+    weight /= weight.sum()
+    mean = weight @ gap
+    sd = np.sqrt(weight @ (gap - mean) ** 2)
+    assert_allclose(posterior.mean(rows), mean, rtol=0, atol=0.02 * sd.max())
+    assert_allclose(posterior.sd(rows), sd, rtol=0.012 if kind == "logistic" else 0.01)
+    assert abs(posterior.log_evidence - log_evidence) <= 0.01
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_of_the_evidence_of_several_answers(kind: str) -> None:
+    counts = AGREEING if kind == "lapse" else OFTEN
+
+    def log_evidence(amplitude: float, scale: float) -> float:
+        fixed = {"amplitude": amplitude, "scale": scale}
+        return float(EP(three, fixed=fixed, tol=1e-10).run(0, counts, kind).log_evidence or np.nan)
+
+    with jax.enable_x64(True):
+        program = Program.of(three, (counts, kind))
+        at = {"amplitude": np.log(1.2), "scale": np.log(0.8)}
+        nothing = Sites(*np.zeros((2, 4)))
+        evidence = EP.evaluate(program, False, True, at, nothing, 1e-10, 500, False)
+    step = 1e-4
+    for place, name in enumerate(at):
+        ends = [
+            np.exp(np.array([*at.values()]) + sign * step * np.eye(2)[place]) for sign in (1, -1)
+        ]
+        slope = (log_evidence(*ends[0]) - log_evidence(*ends[1])) / (2 * step)
+        assert abs(evidence.gradient[name] + at[name] - slope) <= 2e-6

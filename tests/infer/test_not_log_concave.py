@@ -67,7 +67,7 @@ def test_a_contradicting_answer_has_a_negative_precision(fitted: Any) -> None:
     assert fitted.info["space"] == "latent"
     assert fitted.sites["precision"].min() < -0.01
     mean, sd, evidence = truth(lambda gap: LAPSE / 2 + (1 - LAPSE) * special.ndtr(gap))
-    assert_allclose(fitted.mean(), mean, rtol=0, atol=0.03 * sd.max())
+    assert_allclose(fitted.mean(), mean, rtol=0, atol=0.035 * sd.max())
     assert_allclose(fitted.sd(), sd, rtol=0.03)
     assert abs(fitted.log_evidence - evidence) <= 0.05
 

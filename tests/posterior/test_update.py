@@ -156,21 +156,21 @@ def test_quick_updates_settle_before_they_are_off(posterior: Any) -> None:
 
 
 def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of JAX runs but the moments of one answer, a program of a single row, and at the end
-    those of all; nor NumPy's factorisations.
+    """Nothing of JAX runs but the likelihood of one answer, a program of a single row, and at the
+    end those of all; nor NumPy's factorisations.
     """
     jaxprs: list[Any] = []
-    moments = quick._matched
+    likelihoods = quick._likelihoods
 
-    def watched(model: Any, *arguments: Any) -> Any:
-        jaxprs.append(jax.make_jaxpr(lambda *a: moments(model, *a))(*arguments))
-        return moments(model, *arguments)
+    def watched(model: Any, number: int, *arguments: Any) -> Any:
+        jaxprs.append(jax.make_jaxpr(lambda *a: likelihoods(model, number, *a))(*arguments))
+        return likelihoods(model, number, *arguments)
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a matrix was factorised")
 
     monkeypatch.setattr("relpref.posterior.update.MAX_QUICK_ERROR", np.inf)
-    monkeypatch.setattr(quick, "_matched", watched)
+    monkeypatch.setattr(quick, "_likelihoods", watched)
     for module, name in (
         (np.linalg, "cholesky"),
         (np.linalg, "inv"),

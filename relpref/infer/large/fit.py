@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
@@ -18,14 +17,14 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer.arrow import GroupedRows
 from relpref.infer.assemble import choose, prior_notes
-from relpref.infer.gradient import tilted
+from relpref.infer.gradient import powers, tilted
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, PosteriorCovariance, Unknown
 from relpref.infer.large.problem import NODES, LargeProblem, LargeReading, Positions, touched
 from relpref.infer.large.sparse_ep import fit as fit_sparse
 from relpref.infer.plates import prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
-from relpref.infer.search import fit_hyperparameters, judged_copies
+from relpref.infer.search import fit_hyperparameters
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
 from relpref.limits import MAX_FACTORISED, MAX_NOTED_ITEMS, MAX_REDUCED_ITEMS
@@ -82,8 +81,9 @@ def fit_reduced(
     # In observation space the number of items does not matter.
     program = Program.of(*problem.reduced(positions, blocks, padding=dual), values)
     space = "observation" if dual else "latent"
-    fitted = fit_hyperparameters(engine, program, start, key, progress_bar, None, None, space)
-    evidence, result, info, *_ = judged_copies(engine, program, fitted)
+    evidence, result, info, *_ = fit_hyperparameters(
+        engine, program, start, key, progress_bar, None, None, space
+    )
     sites = {n: np.asarray(v)[: data.num_comparisons] for n, v in evidence.sites._asdict().items()}
     log_evidence = float(evidence.log_evidence)
     if result.empty:
@@ -204,13 +204,18 @@ def fit_many(
             "rate makes it so); leave the lapse rate out, or take fewer answers"
         )
     parts, left_out = low_rank_parts(reading, rng_key)
+    observations: Any = jax.tree.map(np.asarray, reading.observations)
+    moments: Any = partial(tilted, observations, reading.offset)
+    if not all(hasattr(site.likelihood, "powered") for site in observations):
+        moments = jax.jit(moments)
     with progress_line("Fitting many answers", progress_bar) as report:
         fitted = fit_sparse(
             parts,
             reading.column,
             reading.entry,
             reading.counts,
-            jax.jit(partial(tilted, reading.observations, jnp.asarray(reading.offset))),
+            moments,
+            power=(np.asarray(powers(observations)),),
             shared=reading.shared,
             start=None if start is None else Sites(start["precision"], start["shift"]),
             tol=max(engine.options["tol"], _TOLERANCE),

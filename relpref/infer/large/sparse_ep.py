@@ -14,14 +14,14 @@ from relpref.errors import InferenceError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.spaces import Shared, space_of
 from relpref.infer.large.sparse import Latents, SparsePosterior
-from relpref.infer.sites import Fit, Problem, Sites, cavities, matched, run
+from relpref.infer.sites import Fit, Problem, Sites, by_rows, cavities, matched, run
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, require_memory
 from relpref.posterior.gaussian import key_words
 from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
-Tilted = Callable[[Any, Any], TiltedMoments]
+Tilted = Callable[..., TiltedMoments]
 Progress = Callable[[int, float], object]
 
 _STEP = 1e-4  # relative, of a difference quotient
@@ -54,6 +54,7 @@ def fit(
     counts: ArrayLike,
     tilted: Tilted,
     *,
+    power: tuple[Any, ...] = (),
     shared: Shared | None = None,
     start: Sites | None = None,
     tol: float = 1e-6,
@@ -78,7 +79,9 @@ def fit(
     counts : array, shape (m,)
         How many identical answers each row stands for.
     tilted : callable
-        From cavity means and variances, shape (m,) each, to `TiltedMoments`.
+        From cavity means and variances, shape (m,) each, and ``power`` to `TiltedMoments`.
+    power : tuple of array, shape (m,)
+        n of the likelihoods p^n that have one site each; empty if it is 1 for all.
     shared : Shared, optional
         The noise that rows share, if they share any.
     start : Sites, optional
@@ -107,8 +110,8 @@ def fit(
     with float64():
         draws, no_map = None, None  # type: Any, Any
 
-        def on_host(mean: Floats, variance: Floats) -> TiltedMoments:
-            return TiltedMoments(*map(np.asarray, tilted(mean, variance)))
+        def on_host(*given: Floats) -> TiltedMoments:
+            return TiltedMoments(*map(np.asarray, tilted(*given)))
 
         if not exact:
             words = key_words(key)
@@ -116,8 +119,9 @@ def fit(
         space: Any = space_of(latents, 0.01 * tol, draws, shared)
         nothing: Any = np.zeros(len(rows))
         number: Any = np.asarray(counts, dtype=np.float64)
-        problem = Problem(space, no_map, number, on_host)
+        problem = Problem(space, no_map, number, on_host, power=power)
         first = _on_host(Sites(nothing, nothing) if start is None else start)
+        problem, first = by_rows(problem, first)
         try:
             fitted, log_normalizer, info = run(problem, first, tol, max_sweeps, progress)
             result, sweeps = CODES[int(info.code)], int(info.sweeps)
@@ -125,6 +129,8 @@ def fit(
             ended = ended._replace(result=result, sweeps=sweeps, residual=residual, damping=damping)
             if sweeps and not result.empty:
                 ended = _concluded(problem, fitted, log_normalizer, ended)
+                for n in power:
+                    ended = ended._replace(sites=Sites(*(part / n for part in ended.sites)))
         except InferenceError as error:
             ended = ended._replace(result=Result.iterations_not_converged, detail=str(error))
         except np.linalg.LinAlgError as error:
