@@ -5,7 +5,7 @@ et al. 2022, Fig. 5).
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -40,8 +40,8 @@ class Recorded(EP):
     def run(self, *args: Any, **keywords: Any) -> Any:
         posterior = super().run(*args, **keywords)
         # The evaluations after the search average over hyperparameters.
-        posterior.info["history"] = self.history[: posterior.info["evaluations"]]
-        return posterior
+        history = self.history[: posterior.info["evaluations"]]
+        return replace(posterior, info={**posterior.info, "history": history})
 
 
 ENGINES["recorded"] = Recorded
