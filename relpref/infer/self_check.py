@@ -28,7 +28,7 @@ from relpref.infer.reweighting import (
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import smoothed, threshold
 from relpref.likelihoods.lists import FEW_NODES
-from relpref.limits import MAX_CHECKED_NUMBERS, MAX_NUMBERS_OF_DRAWS
+from relpref.limits import MAX_CHECKED_NUMBERS
 from relpref.posterior.gaussian import Floats, root_of
 from relpref.posterior.utility import UTILITY
 
@@ -147,8 +147,6 @@ def checked(
     mean, covariance = _moments(components, weights)
     several: list[_Draws] = []
     for start, number in zip(np.cumsum((0, *_ROUNDS)), _ROUNDS, strict=False):
-        if _SEQUENCES * (start + number) * len(mean) > MAX_NUMBERS_OF_DRAWS:
-            break
         several.append(_weighted(targets, weights, number, int(start)))
         draws = _Draws(*(np.concatenate(part) for part in zip(*several, strict=True)))
         tail = smoothed(draws.exact)
