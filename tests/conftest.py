@@ -202,7 +202,8 @@ def fit() -> Callable[..., Any]:
     def run(
         data: PreferenceData, fixed: Any = HYPERPARAMETERS, key: int = 0, **options: Any
     ) -> Any:
-        options = {"hyperparameters": "maximize", **options}
+        # What the engine itself gives, without what the check of a fit may put right.
+        options = {"hyperparameters": "maximize", "check": False, **options}
         import jax
 
         from relpref.infer import EP

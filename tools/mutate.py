@@ -37,13 +37,13 @@ MUTANTS = (
     Mutant("likelihoods", "log_ndtr_curvature(z) * scale**2", "log_ndtr_curvature(z) * scale"),
     Mutant(
         "likelihoods",
-        "lower = jnp.where(grade == 0, -end, start) - sign * mean",
-        "lower = jnp.where(grade == 0, -end, start) + sign * mean",
+        "lower = xp.where(grade == 0, -end, start) - sign * mean",
+        "lower = xp.where(grade == 0, -end, start) + sign * mean",
     ),
     Mutant(
         "likelihoods",
-        "meant * curvature - meant * (1 - meant) * jnp.square(gradient)",
-        "meant * curvature + meant * (1 - meant) * jnp.square(gradient)",
+        "meant * curvature - meant * (1 - meant) * gradient**2",
+        "meant * curvature + meant * (1 - meant) * gradient**2",
     ),
     Mutant(
         "likelihoods",

@@ -398,8 +398,10 @@ class GaussianEngine:
             self.raise_unless_ok(result, report)
             everything = [program.fixed | row for row in rows]
             weights = softmax(prior_log_weights + evidences)
-            final, report, shift = self._checked(program, components, everything, weights, report)
-            log_evidence = None if log_evidence is None else log_evidence + shift
+            final: Sequence[Component] = components
+            if result.ok:
+                final, report, shift = self._checked(program, final, everything, weights, report)
+                log_evidence = None if log_evidence is None else log_evidence + shift
             fixed = {name: value for name, value in program.fixed.items() if name not in draws}
             kept = {name: np.stack([row[name] for row in rows]) for name in draws}
             return assemble(
@@ -429,7 +431,9 @@ class GaussianEngine:
                 log_evidence=component.log_evidence
             )
             values |= members
-        components, info, _ = self._checked(program, [component], [values], np.ones(1), info)
+        components: Sequence[Component] = [component]
+        if fitted.result.ok:
+            components, info, _ = self._checked(program, components, [values], np.ones(1), info)
         return assemble(program.layout, values, components, fitted.result, info, key, origin)
 
     def _checked(

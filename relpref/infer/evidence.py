@@ -185,6 +185,14 @@ def evaluate(
     return evidence
 
 
+def in_numpy(observation: Observation) -> bool:
+    """Whether moments are computed by NumPy: a class from outside may need JAX."""
+    likelihood: Any = observation.likelihood
+    each = getattr(likelihood, "each", likelihood)
+    single = getattr(each, "single", each)
+    return hasattr(likelihood, "powered") and not getattr(single, "copied", True)
+
+
 def on_host(
     program: Program, unconstrained: Values
 ) -> tuple[Prior, Moments, Callable[..., tuple[Any, ...]]]:
@@ -196,9 +204,7 @@ def on_host(
     shape, m = program.compiled, program.layout.num_rows
     full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
     size = shape.layout.num_rows
-    direct = full.observations and all(
-        hasattr(observation.likelihood, "powered") for observation in full.observations
-    )
+    direct = full.observations and all(map(in_numpy, full.observations))
 
     def of_all(arrays: Sequence[Array], powers: Sequence[Array]) -> list[Any]:
         spare = np.ones(size - m)

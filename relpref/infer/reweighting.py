@@ -7,7 +7,7 @@ draws of q vary little.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -148,9 +148,15 @@ def _prior(program: Program) -> tuple[Array, Array]:
 
 
 def log_likelihoods(
-    program: Program, draws: Floats, sites: Sites | None, rng: np.random.Generator
+    program: Program,
+    draws: Floats,
+    sites: Sites | None = None,
+    rng: np.random.Generator | None = None,
+    values: Values | None = None,
 ) -> Floats:
     """Log likelihoods of all answers at draws of the latent vector, shape (s,).
+
+    Each draw may have ``values`` of hyperparameters, if all answers are of `by_draws`.
 
     Where answers are in groups, effects ε of the groups are drawn from a distribution q that the
     ``sites`` of EP give, and the result is the log of p(answers, ε | u)/q(ε | u).
@@ -160,13 +166,16 @@ def log_likelihoods(
     size = 1 << max(number - 1, 1).bit_length()
     block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(shape.layout.num_rows, 1)), size)
     vectors = filled(draws, size, shape.layout.num_latents)
-    by_predictors = layout.portable and not layout.quadrature
-    if not (layout.integrated or (layout.ordered and by_predictors)):
-        return np.asarray(_log_likelihoods(shape, block, vectors))[:number]
+    if by_draws(program):
+        given = {
+            name: np.resize(value, (size, *value.shape[1:]))
+            for name, value in (values or {}).items()
+        }
+        return np.asarray(_log_likelihoods(shape, block, vectors, given))[:number]
     predictors = np.asarray(_predictors(shape, block, vectors))[:number]
     total = np.zeros(len(draws))
     if layout.integrated:
-        assert sites is not None
+        assert sites is not None and rng is not None
         total, effects = _effects(program, predictors[:, : layout.num_rows], sites, rng)
         predictors = filled(effects, *predictors.shape)
     counts = np.array(shape.counts, np.float64)
@@ -201,9 +210,10 @@ def _effects(
     give q. Noise of lists is a part of F, but only effects of groups are drawn: the others are
     integrated out of q. A precision that is negative counts as 0: q may be anything.
     """
-    arrow, (_, offset, sds) = program.arrow, map(np.asarray, offset_and_noise(program))
+    arrow, (_, offset, sds) = program.arrow, map(np.asarray, offset_and_noise(program.compiled))
     assert arrow is not None
     counts, total = np.asarray(program.counts), np.zeros(len(predictors))
+    offset, sds = offset[: len(counts)], sds[:, : len(counts)]
     seen_by_rows = np.pad(predictors, ((0, 0), (0, 1)))
     start = np.append(offset, 0.0)
     drawn = len(program.layout.integrated)
@@ -227,9 +237,19 @@ def _effects(
     return total, seen_by_rows[:, :-1]
 
 
+def by_draws(program: Program) -> bool:
+    """Whether log likelihoods need no effects of groups and no lists in NumPy."""
+    layout = program.layout
+    lists = layout.ordered and layout.portable and not layout.quadrature
+    return not (layout.integrated or lists)
+
+
 @lazy_jit(static_argnums=1)
-def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
-    return jax.lax.map(partial(log_likelihood, program), draws, batch_size=block)
+def _log_likelihoods(program: Program, block: int, draws: Array, values: Values) -> Array:
+    def at_draw(given: tuple[Array, Values]) -> Array:
+        return log_likelihood(program.at(given[1]), given[0])
+
+    return jax.lax.map(at_draw, (draws, values), batch_size=block)
 
 
 @lazy_jit(static_argnums=1)

@@ -21,6 +21,7 @@ from relpref.infer.assemble import Component
 from relpref.infer.program import Program
 from relpref.infer.reweighting import (
     MIN_EFFECTIVE,
+    by_draws,
     directions,
     log_likelihoods,
     observations_of,
@@ -193,14 +194,20 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
     ends = np.cumsum(weights)
     component = np.searchsorted(ends, uniform[:, -1] * ends[-1])
     vectors, exact = np.empty((len(noise), len(targets[0].location))), np.empty(len(noise))
+    together = by_draws(targets[0].program)
     for at in np.unique(component):
         rows, target = component == at, targets[at]
         white = target.mean + widening * noise[rows] @ target.root.T
         vectors[rows] = target.location + white @ target.prior_root.T
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
-        log_likelihood = log_likelihoods(target.program, vectors[rows], target.sites, rng)
         log_root = np.linalg.slogdet(target.root)[1]
-        exact[rows] = log_likelihood + log_prior + log_root - target.log_evidence
+        exact[rows] = log_prior + log_root - target.log_evidence
+        if not together:
+            exact[rows] += log_likelihoods(target.program, vectors[rows], target.sites, rng)
+    if together:
+        fixed = [target.program.fixed for target in targets]
+        values = {name: np.stack([each[name] for each in fixed])[component] for name in fixed[0]}
+        exact += log_likelihoods(targets[0].program, vectors, values=values)
     exact -= log_proposal
     sequence = np.repeat(np.arange(_SEQUENCES), number)
     return _Draws(vectors, exact, log_mixture - log_proposal, sequence)

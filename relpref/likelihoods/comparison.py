@@ -148,6 +148,14 @@ class Comparison(TreeDistribution):
                 setattr(chosen, name, xp.broadcast_to(leaf, (*self.gap.shape, *more))[index])
         return chosen
 
+    @property
+    def copied(self) -> bool:
+        """Whether equal answers have a site each, as those of a class from outside.
+
+        Its moments may need JAX, and too many of them would be needed.
+        """
+        return not type(self).__module__.startswith("relpref.")
+
     def answers(self, value: Array) -> tuple[Answer, Answer | None]:
         """The likelihood of a value, and that without lapses, None where there are none."""
         answer = Answer(partial(self.point, value), partial(self.log_at, value))
@@ -160,7 +168,7 @@ class Comparison(TreeDistribution):
     def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
         """Moments of powers p^n, see `tilted`; n is ``power``, shape () or (m,)."""
         once = self.tilted(value, mean, variance)
-        if isinstance(power, float) and power == 1:
+        if self.copied or (isinstance(power, float) and power == 1):
             return once
         xp = namespace(mean, self.gap)
         n, value = xp.broadcast_to(power, mean.shape), xp.broadcast_to(value, mean.shape)
@@ -192,7 +200,7 @@ class Comparison(TreeDistribution):
         power, weight, value, mean, variance = (
             xp.broadcast_to(array, mean.shape) for array in (power, weight, value, mean, variance)
         )
-        by_nodes = (power != 1) | (not self.closed)
+        by_nodes = ((power != 1) | (not self.closed)) & (not self.copied)
         index = np.indices(mean.shape).reshape(mean.ndim, -1)
         if xp is np:
             index = np.stack(np.nonzero(by_nodes & (weight != 0)))
@@ -203,7 +211,8 @@ class Comparison(TreeDistribution):
         z, share = shares(answer, power[rows], mean[rows], variance[rows], plain)
         share = share * (by_nodes * power * weight)[rows]
         # JAX compiles for few numbers of rows.
-        spare = ((0, 0), (0, 2 ** (index.shape[1] - 1).bit_length() - index.shape[1]))
+        size = 4 ** ((max(index.shape[1], 64) - 1).bit_length() + 1 >> 1)
+        spare = ((0, 0), (0, size - index.shape[1]))
         return xp.where(by_nodes, 0.0, weight), tuple(
             xp.pad(array, spare) for array in (index, z - mean[rows], share)
         )
@@ -214,7 +223,7 @@ class Comparison(TreeDistribution):
         """The surrogate, see `constants`, less ``spread`` times the curvature of Gaussian rows."""
         weight, nodes = constants
         total = jnp.zeros(())
-        if self.closed:
+        if self.closed or self.copied:
             moments = self.tilted(value, mean, variance)
             total = jnp.sum(weight * (moments.log_normalizer - spread * moments.curvature))
         return total if nodes is None else total + self.at_nodes(value, mean, nodes)
@@ -285,6 +294,11 @@ class OfComparison(TreeDistribution):
     @property
     def support(self) -> Any:
         return self.single.support
+
+    @property
+    def copied(self) -> Any:
+        """See `Comparison.copied`."""
+        return self.single.copied
 
     @property
     def predictor(self) -> Array:

@@ -130,7 +130,7 @@ class ListComparison(OfComparison):
     @property
     def copied(self) -> Array:
         """Whether a row that was answered several times has a site for each, shape (m,)."""
-        return self.number >= 0
+        return (self.number >= 0) | self.single.copied
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of answers.

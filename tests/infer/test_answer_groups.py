@@ -335,12 +335,11 @@ def test_reweighted_draws_of_groups() -> None:
     assert exact.hyperparameter_draws["group_sd"].shape == (4000,)
 
 
-def test_importance_weights_refuse_lists_in_groups() -> None:
+def test_importance_weights_of_lists_in_groups() -> None:
     posterior = fit(read(LISTS))
-    found = certify(posterior)
-    assert found.verdict == "undecided" and "lists in groups" in found.sentence
-    with pytest.raises(UnsupportedProgramError, match="compare with NUTS"):
-        posterior.reweighted()
+    assert certify(posterior).verdict in ("good", "undecided")
+    exact = posterior.reweighted()
+    assert np.abs(exact.mean() - posterior.mean()).max() < 0.2 * posterior.sd().max()
 
 
 @pytest.mark.slow

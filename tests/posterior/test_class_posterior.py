@@ -45,7 +45,7 @@ DATA, NEW = rankings(40, 3, 0), rankings(15, 3, 1)
 
 @pytest.fixture(scope="module")
 def posterior() -> ClassPosterior:
-    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, DATA, kernel=GIVEN)
+    found = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False).run(0, DATA, kernel=GIVEN)
     assert isinstance(found, ClassPosterior)
     return found
 
@@ -85,7 +85,9 @@ def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
     assert DATA.label is not None
     label = DATA.label
     later = DATA[label > 0].with_labels([DATA.classes[code] for code in label[label > 0]])
-    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, later, kernel=GIVEN)
+    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False).run(
+        0, later, kernel=GIVEN
+    )
     both = posterior.latent(NEW).xs("class 1", axis=1, level=1)
     assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
     table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)  # type: ignore[attr-defined]
@@ -125,7 +127,7 @@ def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
     assert_frame_equal(posterior.predict_proba(other), posterior.predict_proba(NEW))
     assert NEW.features is not None
     fixed = {"amplitude": 1.5, "intercept": np.zeros(2)}
-    by_pairs = EP(ranking_classifier, fixed=fixed).run(0, DATA)
+    by_pairs = EP(ranking_classifier, fixed=fixed, check=False).run(0, DATA)
     turned = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
     assert isinstance(by_pairs, ClassPosterior)
     assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
@@ -243,7 +245,7 @@ def test_latent_functions_are_calibrated() -> None:
         values, np.full(40, residual)
     )
     asked = NEW[[0]].with_features(new, [residual])
-    engine = EP(ranking_classifier, fixed={"amplitude": amplitude})
+    engine = EP(ranking_classifier, fixed={"amplitude": amplitude}, check=False)
     pit = []
     for _ in range(300):
         weight, intercept = amplitude * rng.normal(size=(4, 2)), 2.0 * rng.normal(size=2)

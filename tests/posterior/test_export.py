@@ -15,7 +15,11 @@ from relpref.posterior.gaussian import GaussianBelief
 @pytest.fixture(scope="module")
 def posterior() -> Any:
     """Two items that lead with many answers, one of them never compared with the third."""
-    answers = [("a", "c"), ("b", "c")] * 30 + [("c", "d"), ("a", "b"), ("b", "a")]
+    answers = [("a", "c"), ("b", "c"), ("a", "d"), ("b", "d")] * 60 + [
+        ("c", "d"),
+        ("a", "b"),
+        ("b", "a"),
+    ]
     return relpref.fit(answers=answers, progress_bar=False)
 
 

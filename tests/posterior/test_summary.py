@@ -48,7 +48,7 @@ def test_the_best_come_first_with_what_they_rest_on(posterior: Any) -> None:
     assert (
         lines[7]
         == "Fitted to attributes, relations and the items themselves by EP, hyperparameters at their maximum; log evidence "
-        f"{posterior.log_evidence:.2f}."
+        f"{posterior.log_evidence:.2f}. Compared with the exact posterior: {posterior.info['check']}."
     )
     assert lines[-1] == f"* {posterior.data.notes[-1]}"
     assert "su\\nmatra" in text  # what would break a line is escaped
