@@ -458,7 +458,8 @@ class GaussianEngine:
         outcome = checked(program, components, values, weights)
         if not outcome.reliable:
             warn_user(f"The posterior is {outcome.note}; relpref.diagnostics.check samples it.")
-        return outcome.components, info | {"check": outcome.note}, outcome.log_evidence
+        info = info | {"check": outcome.note, "corrected": outcome.corrected}
+        return outcome.components, info, outcome.log_evidence
 
     def _averaged(self, program: Program, dual: bool) -> Averaged | None:
         """The program and its evaluation for drawing members; None where there are none."""

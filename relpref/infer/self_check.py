@@ -54,6 +54,7 @@ class Checked:
     log_evidence: float  # that of the exact posterior less that of the engine, where it is known
     note: str  # in words, for ``info["check"]``
     reliable: bool  # whether the weights are
+    corrected: bool = False
 
 
 class _Target(NamedTuple):
@@ -174,7 +175,9 @@ def checked(
     ]
     shift = float(special.logsumexp(draws.exact) - special.logsumexp(draws.mixture))
     moved = [each._replace(log_evidence=each.log_evidence + shift) for each in moved]
-    return Checked(moved, shift, f"{verdict}; put right by importance weights ({facts})", True)
+    return Checked(
+        moved, shift, f"{verdict}; put right by importance weights ({facts})", True, True
+    )
 
 
 def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: int) -> _Draws:

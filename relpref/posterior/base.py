@@ -92,6 +92,8 @@ class PosteriorBase:
     lists : str
         The lists (choices, orderings) that pairs of answers were formed from, in words; empty where
         there are none.
+    corrected : bool
+        Whether means and covariances were put right when the fit checked itself.
     quick_answers : int
         Answers that came by quick updates since the engine last ran.
     indistinguishable_parts : tuple of (str, str)
@@ -113,6 +115,7 @@ class PosteriorBase:
     gradient_norm = _Fact("gradient_norm", float, 0.0)
     lists = _Fact("answers", str, "")
     quick_answers = _Fact("quick_answers", int, 0)
+    corrected = _Fact("corrected", bool, False)
     indistinguishable_parts = _Fact[tuple[tuple[str, str], ...]](
         "alike_parts", lambda pairs: tuple(map(tuple, pairs)), ()
     )

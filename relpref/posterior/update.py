@@ -271,8 +271,8 @@ class Update:
         ρ (1/√v + abs(m)/v).
         """
         posterior, answers = self.posterior, self.posterior.data.comparisons
-        if posterior.quick_answers or not len(answers.winner):
-            return
+        if posterior.quick_answers or posterior.corrected or not len(answers.winner):
+            return  # sites no longer make the posterior
         parameters = self._by_component(posterior.hyperparameters, answers)
         parameters.pop(GROUP_SD, None)
         columns, entries = rows_of(answers, posterior._num_effects)

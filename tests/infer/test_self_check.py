@@ -101,6 +101,11 @@ def test_a_corrected_posterior_everywhere(tmp_path: Any) -> None:
     another = pd.DataFrame({"choice": 8, "item": ["b", "c"], "chosen": [True, False]})
     again = fit(pd.concat([choices(8), another]), fixed=known)
     assert gap(updated) == pytest.approx(gap(again), rel=1e-6)
+    assert posterior.corrected and loaded.corrected and not fit([("a", "b")], list("ab")).corrected
+    quick = posterior.update([("a", "c")], quick=True)
+    full = posterior.update([("a", "c")])
+    assert gap(quick)[0] == pytest.approx(gap(full)[0], abs=0.15 * gap(full)[1])
+    assert gap(quick)[1] == pytest.approx(gap(full)[1], rel=0.1)
 
 
 def test_averaged_hyperparameters() -> None:
