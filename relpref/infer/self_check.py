@@ -42,6 +42,14 @@ _FEW, _PROPOSALS = 50, ((7.0, 1.15), (200.0, 1.05))
 _TOLERANCE = 0.05
 _ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
 _RIGHT = "no mean is seen to be off by more than 0.05 sds, no sd by more than 5 %"
+_SKEWED = (
+    "probabilities of an order may be off by up to {:.2f}, because the exact posterior is skewed; "
+    "reweighted() has its shape"
+)
+    "probabilities are off by up to {:.2f}, because the exact posterior is skewed: reweighted()"
+)
+_VISIBLE = 0.02  # error of a probability that is said
+_MOST_PAIRS = 500  # whose probabilities are compared
 _UNRELIABLE = "because the importance weights of draws cannot be relied on"
 _WELL_CONDITIONED = 1e-10  # least squared pivot, relative to the largest
 
@@ -173,6 +181,8 @@ def checked(
         )
         for component in components
     ]
+    error = _error_of_probabilities(program, components, moved, weights, draws)
+    facts += f"; {_SKEWED.format(error)}" if error > _VISIBLE else ""
     shift = float(special.logsumexp(draws.exact) - special.logsumexp(draws.mixture))
     moved = [each._replace(log_evidence=each.log_evidence + shift) for each in moved]
     return Checked(
@@ -236,6 +246,27 @@ def _moments(components: Sequence[Component], weights: Floats) -> tuple[Floats, 
     centered = means - mean
     within = np.tensordot(weights, np.stack([each.covariance for each in components]), axes=1)
     return mean, within + (centered.T * weights) @ centered
+
+
+def _error_of_probabilities(
+    program: Program,
+    before: Sequence[Component],
+    after: Sequence[Component],
+    weights: Floats,
+    draws: _Draws,
+) -> float:
+    """Largest error of the probability that a contrast is positive, after means are put right."""
+    contrasts = _Contrasts.of(program, draws.vectors.shape[1]).first_ones(_MOST_PAIRS)
+    positive = contrasts.means(draws.vectors) > 0
+    chances = []
+    for components in (before, after):
+        means = contrasts.means(np.stack([each.mean for each in components]))
+        variances = contrasts.variances(np.stack([each.covariance for each in components]))
+        sds = np.sqrt(np.maximum(variances, np.finfo(float).tiny))
+        chances.append(weights @ special.ndtr(means / sds))
+    exact, mixture = (special.softmax(each) @ positive for each in draws[1:3])
+    error: float = np.max(np.abs(chances[1] - np.clip(chances[0] + exact - mixture, 0, 1)))
+    return error
 
 
 def _transport(before: Floats, after: Floats) -> Floats:
@@ -311,6 +342,10 @@ class _Contrasts:
             pairs.append(place.start + np.stack(np.triu_indices(place.stop - place.start, 1)))
         first, second = np.concatenate(pairs, axis=1)
         return cls(first, second, np.flatnonzero(alone))
+
+    def first_ones(self, number: int) -> "_Contrasts":
+        """The first pairs and values alone."""
+        return _Contrasts(self.first[:number], self.second[:number], self.alone[:number])
 
     def means(self, means: Floats) -> Floats:
         """Means of the contrasts, by means of the latents, shape (..., n)."""

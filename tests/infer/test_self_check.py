@@ -80,6 +80,11 @@ def test_choices_that_agree_are_put_right(number: int, amplitude: float) -> None
     assert gap(posterior)[1] == pytest.approx(sd, rel=0.03)
     assert posterior.log_evidence == pytest.approx(log_evidence, abs=0.05)
     assert "put right by importance weights" in posterior.summary()
+    # The exact probability is 1 to three digits.
+    places = [np.array([posterior.data.labels.index(label)]) for label in "ab"]
+    off = 1 - posterior.belief.differences(*places).positive[0]
+    said = posterior.info["check"].rpartition("off by up to ")[2]
+    assert off < 0.02 or float(said[:4]) == pytest.approx(off, abs=0.01)
 
 
 def test_a_corrected_posterior_everywhere(tmp_path: Any) -> None:
