@@ -46,8 +46,6 @@ _SKEWED = (
     "probabilities of an order may be off by up to {:.2f}, because the exact posterior is skewed; "
     "reweighted() has its shape"
 )
-    "probabilities are off by up to {:.2f}, because the exact posterior is skewed: reweighted()"
-)
 _VISIBLE = 0.02  # error of a probability that is said
 _MOST_PAIRS = 500  # whose probabilities are compared
 _UNRELIABLE = "because the importance weights of draws cannot be relied on"
