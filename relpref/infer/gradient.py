@@ -116,7 +116,7 @@ def powers(observations: tuple[Observation, ...]) -> Array:
     """The power n of each row's p^n, which has one site; 1 where each answer has its own."""
     parts = []
     for likelihood, value, counts in observations:
-        copied = getattr(likelihood, "copied", hasattr(likelihood, "gaussian_site"))
+        copied = getattr(likelihood, "copied", False) | hasattr(likelihood, "gaussian_site")
         copied = jnp.broadcast_to(jnp.ravel(copied), (value.size,))
         parts.append(jnp.where(copied | (counts == 0), 1.0, counts))
     return jnp.concatenate(parts)
