@@ -190,7 +190,7 @@ def checked(
 
 def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: int) -> _Draws:
     """Draws of all sequences with their log weights, ``number`` in each."""
-    size = targets[0].root.shape[0]
+    size = max(len(target.root) for target in targets)
     degrees, widening = _PROPOSALS[size >= _FEW]
     rng = np.random.default_rng(start)
     # Each sequence is a Latin hypercube: coordinates of the noise, its scale, and the component.
@@ -199,29 +199,38 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
     uniform = np.clip(uniform, _ENDS, 1 - _ENDS)
     scale = special.gammaincinv(0.5 * degrees, uniform[:, size]) * 2 / degrees
     noise = special.ndtri(uniform[:, :size]) / np.sqrt(scale)[:, None]
-    squares = np.sum(np.square(noise), axis=1)
-    log_proposal = -0.5 * (degrees + size) * np.log1p(squares / degrees)
-    log_mixture = -0.5 * widening**2 * squares
     ends = np.cumsum(weights)
     component = np.searchsorted(ends, uniform[:, -1] * ends[-1])
-    vectors, exact = np.empty((len(noise), len(targets[0].location))), np.empty(len(noise))
+    vectors = np.empty((len(noise), len(targets[0].location)))
+    exact, mixture = np.empty((2, len(noise)))
     together = by_draws(targets[0].program)
     for at in np.unique(component):
         rows, target = component == at, targets[at]
-        white = target.mean + widening * noise[rows] @ target.root.T
+        rank = len(target.root)
+        standard = noise[rows, :rank]
+        white = target.mean + widening * standard @ target.root.T
         vectors[rows] = target.location + white @ target.prior_root.T
+        squares = np.sum(np.square(standard), axis=1)
+        # Log densities but for −½ rank log 2π, and of the last two but for that of the root.
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
+        log_mixture = -0.5 * widening**2 * squares
+        log_proposal = (
+            special.gammaln(0.5 * (degrees + rank))
+            - special.gammaln(0.5 * degrees)
+            - 0.5 * rank * np.log(0.5 * degrees * widening**2)
+            - 0.5 * (degrees + rank) * np.log1p(squares / degrees)
+        )
         log_root = np.linalg.slogdet(target.root)[1]
-        exact[rows] = log_prior + log_root - target.log_evidence
+        exact[rows] = log_prior + log_root - target.log_evidence - log_proposal
+        mixture[rows] = log_mixture - log_proposal
         if not together:
             exact[rows] += log_likelihoods(target.program, vectors[rows], target.sites, rng)
     if together:
         fixed = [target.program.fixed for target in targets]
         values = {name: np.stack([each[name] for each in fixed])[component] for name in fixed[0]}
         exact += log_likelihoods(targets[0].program, vectors, values=values)
-    exact -= log_proposal
     sequence = np.repeat(np.arange(_SEQUENCES), number)
-    return _Draws(vectors, exact, log_mixture - log_proposal, sequence)
+    return _Draws(vectors, exact, mixture, sequence)
 
 
 def _cost(program: Program, values: Mapping[str, Any]) -> float:

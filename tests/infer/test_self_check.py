@@ -170,3 +170,10 @@ def test_weights_that_cannot_be_relied_on_are_said(monkeypatch: pytest.MonkeyPat
     with pytest.warns(UserWarning, match="cannot be relied on"):
         posterior = fit([("a", "b"), ("b", "c")])
     assert posterior.info["check"].startswith("not checked, because")
+
+
+def test_a_prior_that_varies_in_few_directions() -> None:
+    labels = [f"i{k:02}" for k in range(24)]
+    items = pd.DataFrame({"x": np.linspace(0, 1, 24)}, index=labels)
+    posterior = fit(list(pairwise(labels))[::2], items, individual=False)
+    assert "effective draws" in posterior.info["check"]
