@@ -211,7 +211,7 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
         white = target.mean + widening * standard @ target.root.T
         vectors[rows] = target.location + white @ target.prior_root.T
         squares = np.sum(np.square(standard), axis=1)
-        # Log densities but for −½ rank log 2π, and of the last two but for that of the root.
+        # Log densities without −½ rank log 2π; the last two also lack −log det of the root.
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
         log_mixture = -0.5 * widening**2 * squares
         log_proposal = (
