@@ -40,7 +40,6 @@ from relpref.linalg.arrays import ravel
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin
-from relpref.posterior.utility import UTILITY
 from relpref.result import CODES, Result, progress_line, warn_user
 
 Strategy = Literal["integrate", "maximize", "em", "nuts"]
@@ -115,8 +114,9 @@ class GaussianEngine:
         `relpref.infer.self_check`. ``info["check"]`` says in words what was seen. Means,
         sds and the log evidence become right; the shape of the posterior stays, so probabilities
         may be off by a few hundredths where it is skewed, see `Posterior.reweighted`. "auto" checks
-        utilities from EP of up to 150 latent values, if the answers have distributions of
-        `relpref.likelihoods` and the data are arguments of the program.
+        posteriors from EP of up to 150 latent values, if the answers have distributions of
+        `relpref.likelihoods`, the data are arguments of the program, and what the answers look at
+        does not depend on hyperparameters.
     throw : bool
         Raise an error unless the result is ``converged``; otherwise the posterior has the code, and
         its methods warn.
@@ -452,8 +452,8 @@ class GaussianEngine:
         checks = self.check
         if checks == "auto":  # other answers would be compiled for it
             layout = program.layout
-            plain = layout.portable and not layout.quadrature
-            checks = plain and UTILITY in layout.slices and not self.at_mode
+            plain = layout.portable and not layout.quadrature and layout.constant_projection
+            checks = plain and not self.at_mode
         usable = all(np.isfinite(component.log_evidence) for component in components)
         if not (checks and usable) or components[0].prior is None:
             return components, info, 0.0

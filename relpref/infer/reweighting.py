@@ -410,13 +410,7 @@ def log_evidences_of(posterior: Posterior) -> Floats:
     Where that of the mixture is not known, each is relative to it.
     """
     prior, weights = posterior.prior_log_weights, np.asarray(posterior.full.weights)
-    if prior is None:  # files of earlier versions have none: their draws are of equal weight
-        origin = posterior.origin
-        assert origin is not None  # or there were no target
-        again = origin.engine.run_at_draws(
-            posterior.hyperparameter_draws, 0, *origin.args, **origin.kwargs
-        )
-        prior = again.prior_log_weights
+    assert prior is not None  # of a mixture
     log_weights = np.log(weights, out=np.full(len(weights), -np.inf), where=weights > 0)
     return np.asarray(log_weights - prior + (posterior.log_evidence or 0.0))
 

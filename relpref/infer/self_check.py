@@ -69,7 +69,6 @@ class _Target(NamedTuple):
     program: Program
     location: Floats
     prior_root: Floats  # R with R Rᵀ = K, shape (n, r)
-    into: Floats  # its inverse, shape (r, n)
     mean: Floats
     root: Floats  # shape (r, r), of the posterior covariance of w, u = location + R w
     log_evidence: float
@@ -90,8 +89,7 @@ class _Target(NamedTuple):
             into = (prior_root / np.sum(np.square(prior_root), axis=0)).T
         root = root_of(into @ component.covariance @ into.T)
         mean, sites = into @ (component.mean - location), Sites(**component.sites)
-        evidence = component.log_evidence
-        return cls(program, location, prior_root, into, mean, root, evidence, sites)
+        return cls(program, location, prior_root, mean, root, component.log_evidence, sites)
 
 
 class _Draws(NamedTuple):
@@ -203,7 +201,9 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
     component = np.searchsorted(ends, uniform[:, -1] * ends[-1])
     vectors = np.empty((len(noise), len(targets[0].location)))
     exact, mixture = np.empty((2, len(noise)))
-    together = by_draws(targets[0].program)
+    # Features that move with hyperparameters would be computed for each draw, not each component.
+    first = targets[0].program
+    together = by_draws(first) and first.layout.constant_projection
     for at in np.unique(component):
         rows, target = component == at, targets[at]
         rank = len(target.root)
@@ -228,7 +228,7 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
     if together:
         fixed = [target.program.fixed for target in targets]
         values = {name: np.stack([each[name] for each in fixed])[component] for name in fixed[0]}
-        exact += log_likelihoods(targets[0].program, vectors, values=values)
+        exact += log_likelihoods(first, vectors, values=values)
     sequence = np.repeat(np.arange(_SEQUENCES), number)
     return _Draws(vectors, exact, mixture, sequence)
 

@@ -16,7 +16,7 @@ import relpref
 from relpref.data import Rankings
 from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
 from relpref.infer import EP, ClassPosterior, Laplace, Posterior, from_samples
-from relpref.kernels import GivenFeatures
+from relpref.kernels import GivenFeatures, Landmarks, Mallows
 from relpref.models import ranking_classifier
 from relpref.posterior.gaussian import GaussianBelief, MixtureBelief
 
@@ -269,3 +269,11 @@ def test_nobody_is_classified_and_many_are_in_blocks(
     whole = posterior.predict_proba(rankings(20, 3, 6))
     monkeypatch.setattr("relpref.posterior.classes._NUMBERS", 1)  # blocks of 16
     assert_frame_equal(posterior.predict_proba(rankings(20, 3, 6)), whole, rtol=1e-12)
+
+
+def test_features_that_move_are_checked_on_request() -> None:
+    """They are computed for each component, not for each draw."""
+    kernel = Landmarks(Mallows(), DATA[:12])
+    posterior = EP(ranking_classifier, check=True).run(0, DATA, kernel=kernel)
+    assert "effective draws" in posterior.info["check"]
+    assert "check" not in EP(ranking_classifier).run(0, DATA, kernel=kernel).info
