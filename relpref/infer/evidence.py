@@ -25,7 +25,7 @@ from relpref.infer.gradient import (
     filled_pull,
     noise_surrogates,
     powers,
-    prior_surrogate,
+    prior_surrogates,
     pull_of_answers,
     tilted,
 )
@@ -38,7 +38,7 @@ from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, by_row
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
-from relpref.linalg import Dense
+from relpref.linalg import BlockDiagonal, Covariance, Dense
 from relpref.linalg.arrays import Array, block_diagonal, namespace
 from relpref.linalg.arrays import on_host as on_host_arrays
 from relpref.result import CODES, Result
@@ -88,8 +88,7 @@ class Approximation(NamedTuple):
     # the answers' share of that of the evidence. The arrays that it needs are its arguments, so
     # that it is compiled once. Where the evidence also depends on the prior through the point of
     # expansion, a vector v is returned, too: the derivative has a term vᵀ ∂G β, where β is the dual
-    # vector and G the prior covariance of the projections. Of that term the function has the share
-    # of A K Aᵀ, without the noise that rows share.
+    # vector and G the prior covariance of the projections.
     answers: Callable[[], tuple[Partial, Array | None]]
 
 
@@ -106,6 +105,7 @@ class Prior(NamedTuple):
     location: Array
     offset: Array  # the predictors at the prior mean, shape (m,)
     log_prior: Array
+    covariance: BlockDiagonal  # K, with all values of padded data
     blocks: dict[str, dict[str, Array]]
     gaussian: Known | None  # sites of rows whose likelihood is Gaussian
     log_concave: Array  # of each row, shape (m,)
@@ -178,7 +178,7 @@ def evaluate(
         if with_gradient and whole:
             evidence = evidence._replace(gradient=jax.tree.map(np.zeros_like, unconstrained))
         elif with_gradient:
-            pulls = surrogates(program, problem, result, prior, evidence)
+            pulls = surrogates(program, problem, result, prior, evidence.alpha, covariance)
             wide = tuple(filled_pull(pull, sizes) for pull in pulls)
             gradient = jax.tree.map(np.asarray, _slope(shape, unconstrained, wide))
             evidence = evidence._replace(gradient=gradient)
@@ -203,6 +203,7 @@ def on_host(
     """
     shape, m = program.compiled, program.layout.num_rows
     full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
+    full = full._replace(blocks=dense_blocks(shape.layout, full.covariance))
     size = shape.layout.num_rows
     direct = full.observations and all(map(in_numpy, full.observations))
 
@@ -280,10 +281,12 @@ def _evaluate(
     """Sites and evidence, see `evaluate`, in one compiled function."""
     reading = program.read(unconstrained)
     prior = prior_of(program, reading)
+    prior = prior._replace(blocks=dense_blocks(program.layout, prior.covariance))
     problem = prepared(program, reading, prior, dual)
     result = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, result, prior)
-    pulls = surrogates(program, problem, result, prior, evidence)
+    covariance = reading.covariance
+    pulls = surrogates(program, problem, result, prior, evidence.alpha, covariance)
     slope = partial(_slope, program, unconstrained, pulls)
     if whole is None:
         return evidence._replace(gradient=slope()) if with_gradient else evidence
@@ -298,23 +301,25 @@ def _evaluate(
 
 
 def surrogates(
-    program: Program, problem: Problem, result: Approximation, prior: Prior, evidence: Evidence
+    program: Program,
+    problem: Problem,
+    result: Approximation,
+    prior: Prior,
+    alpha: Array,
+    covariance: Covariance,
 ) -> tuple[Partial, ...]:
     """Functions of the moving program whose derivatives add up to that of the evidence."""
     answers, pulled = result.answers()
+    of_prior = problem, result.fit, alpha, pulled, covariance, prior.covariance
     return (
-        prior_surrogate(program.layout, problem, result.fit, evidence.alpha),
+        *prior_surrogates(program.layout, *of_prior),
         answers,
         *noise_surrogates(program, problem, result.fit, prior.noise, pulled),
     )
 
 
 def prior_of(program: Program, reading: Reading, projection: bool = False) -> Prior:
-    """The prior of a program's reading; with the matrix A if ``projection``."""
-    blocks = {}
-    for site, block in zip(program.layout.slices, reading.covariance.blocks, strict=True):
-        parts = getattr(block, "parts", {"": block})
-        blocks[site] = {name: part.dense() for name, part in parts.items()}
+    """The prior of a program's reading, without dense blocks; with the matrix A if ``projection``."""
     observations = reading.observations
     concave = [np.full(value.size, is_log_concave(term)) for term, value, _ in observations]
     return Prior(
@@ -322,7 +327,8 @@ def prior_of(program: Program, reading: Reading, projection: bool = False) -> Pr
         location=reading.location,
         offset=reading.offset,
         log_prior=reading.log_prior,
-        blocks=blocks,
+        covariance=reading.covariance,
+        blocks={},
         gaussian=known_sites(observations, reading.offset),
         log_concave=np.concatenate(concave),
         counts=jnp.concatenate([observation.counts for observation in observations]),
@@ -330,6 +336,15 @@ def prior_of(program: Program, reading: Reading, projection: bool = False) -> Pr
         noise=reading.noise,
         projection=reading.projection.rows(jnp.eye(len(reading.location))) if projection else None,
     )
+
+
+def dense_blocks(layout: Layout, covariance: BlockDiagonal) -> dict[str, dict[str, Array]]:
+    """Matrices of the named parts of each site's covariance, see `Evidence.blocks`."""
+    blocks = {}
+    for site, block in zip(layout.slices, covariance.blocks, strict=True):
+        parts = getattr(block, "parts", {"": block})
+        blocks[site] = {name: part.dense() for name, part in parts.items()}
+    return blocks
 
 
 @lazy_jit

@@ -19,7 +19,9 @@ from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Problem
 from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.powers import powered
+from relpref.linalg import Covariance
 from relpref.linalg.arrays import Array, namespace
+from relpref.linalg.covariance import Pulls, by_path
 
 
 def filled(array: Array, *shape: int) -> Array:
@@ -160,28 +162,44 @@ def dual_vector(problem: Problem, fit: Fit) -> Array:
     return problem.counts * pull
 
 
-def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) -> Partial:
-    """The prior's surrogate: its derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)) at fixed sites.
+def prior_surrogates(
+    layout: Layout,
+    problem: Problem,
+    fit: Fit,
+    alpha: Array,
+    pulled: Array | None,
+    covariance: Covariance,
+    moving: Covariance,
+) -> tuple[Partial, ...]:
+    """The prior's surrogates: their derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)) at fixed sites.
 
-    β is the dual vector and M = T − T A Σ Aᵀ T. With a constant projection A that is ½ tr((ααᵀ − R)
-    ∂K); where A moves, too, in latent space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent
-    vector's posterior mean (less its prior mean) and covariance.
+    β is the dual vector and M = T − T A Σ Aᵀ T, Σ being the posterior covariance of the latent
+    vector. With α = Aᵀβ and R = AᵀMA that is ½ tr((ααᵀ − R) ∂K) and, where the projection A moves,
+    ⟨(ββᵀ − M) A K, ∂A⟩. For a vector ``pulled`` v, vᵀ ∂(A K Aᵀ) β is added. ``moving`` is the
+    program's covariance K, ``covariance`` that without the values of padded data.
     """
     space: Any = problem.space
     projection, xp = problem.projection, namespace(alpha)
     precision = problem.counts * fit.sites.precision
-    dual, white = dual_vector(problem, fit), fit.factor.white
     if problem.joint is not None:
         precision = fit.factor.precision
-    if not space.latent:
-        pull = xp.outer(dual, dual) - space.dual_weights(fit.factor, precision)
-        return Partial(_pull_of_gram, pull)
-    weights = space.weights(fit.factor, precision, projection)
+    weights = xp.outer(alpha, alpha) - space.weights(fit.factor, precision, projection)
+    if pulled is not None:
+        back = projection.adjoint(pulled)
+        weights = weights + xp.outer(back, alpha) + xp.outer(alpha, back)
+    slopes = moving.pull(filled(0.5 * weights, moving.size, moving.size))  # type: ignore[attr-defined]
+    surrogates = (Partial(_pull_of_prior, slopes),)
     if layout.constant_projection:
-        return Partial(_pull_of_prior, alpha, weights)
-    mean = space.latent_mean(fit.factor, problem.counts * fit.sites.shift, projection)
-    spread = precision[:, None] * (projection.rows(white) @ white.T)
-    return Partial(_pull_of_both, alpha, weights, xp.outer(dual, mean) - spread)
+        return surrogates
+    before, dual = covariance.dense(), dual_vector(problem, fit)
+    if space.latent:
+        spread = precision[:, None] * (projection.rows(fit.factor.white) @ fit.factor.white.T)
+    else:
+        spread = space.dual_weights(fit.factor, precision) @ projection.rows(before)
+    pull = xp.outer(dual, before @ alpha) - spread
+    if pulled is not None:
+        pull = pull + xp.outer(pulled, before @ alpha) + xp.outer(dual, before @ back)
+    return (*surrogates, Partial(_pull_of_projection, pull))
 
 
 def noise_surrogates(
@@ -204,26 +222,19 @@ def _pull_of_noise(*arguments: Any) -> Array:
     return sum(jnp.vdot(pull, sd) for pull, sd in zip(pulls, moving.noise, strict=True))
 
 
-def _pull_of_gram(pull: Array, moving: Reading) -> Array:
-    return 0.5 * jnp.vdot(pull, moving.covariance.congruence(moving.projection.apply))
+def _pull_of_prior(slopes: Pulls, moving: Reading) -> Array:
+    arrays = by_path(moving.covariance)
+    return sum(jnp.vdot(slope, arrays[path]) for path, slope in slopes.items())
 
 
-def _pull_of_prior(alpha: Array, weights: Array, moving: Reading) -> Array:
-    return 0.5 * (
-        jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights)
-    )
-
-
-def _pull_of_both(alpha: Array, weights: Array, pull: Array, moving: Reading) -> Array:
-    matrix = moving.projection.rows(jnp.eye(pull.shape[1], dtype=pull.dtype))
-    return _pull_of_prior(alpha, weights, moving) + jnp.vdot(pull, matrix)
+def _pull_of_projection(pull: Array, moving: Reading) -> Array:
+    return jnp.vdot(pull, moving.projection.rows(jnp.eye(pull.shape[1], dtype=pull.dtype)))
 
 
 # Axes of the arguments of surrogates: latents (n) or rows (m); those of functions not listed are
 # rows.
 _AXES: dict[Any, tuple[str, ...]] = {
-    _pull_of_gram: ("mm",),
-    _pull_of_prior: ("n", "nn"),
-    _pull_of_both: ("n", "nn", "mn"),
+    _pull_of_prior: ("",),
+    _pull_of_projection: ("mn",),
     pull_of_answers: ("m", "m", "m", ""),
 }

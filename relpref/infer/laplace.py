@@ -221,9 +221,7 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
     else:
         pulled = slope - joint.times(fit.factor.precision, response)
     # G times the pullback is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
-    answers = Partial(
-        _pull_of_answers, counts, value, point, spread, dual, pulled, response, *among
-    )
+    answers = Partial(_pull_of_answers, counts, value, point, spread, response, *among)
     return answers, pulled
 
 
@@ -232,14 +230,11 @@ def _pull_of_answers(
     value: Array,
     point: Array,
     spread: Array,
-    dual: Array,
-    pulled: Array,
     response: Array,
     *rest: Any,
 ) -> Array:
     *among, moving = rest
     moments = tilted(moving.observations, moving.offset, value, point)
-    moved = moving.projection.apply(moving.covariance.matmul(moving.projection.adjoint(dual)))
     total: Any = 0.0
     if among:  # of rows that are taken together
         each = (value[:, None], np.ones(1)), half_trace(value, *among), slope_along(value, response)
@@ -248,7 +243,6 @@ def _pull_of_answers(
     return total + (
         jnp.vdot(counts, moments.log_normalizer)
         - 0.5 * jnp.vdot(spread, moments.curvature)
-        + jnp.vdot(pulled, moved)
         # G dg: the move of x with the slopes, under a fixed prior.
         + jnp.vdot(response, counts * moments.gradient)
     )

@@ -224,7 +224,7 @@ def _latent_parts(
             latents[name] = jnp.reshape(value, shape)
             alpha = jax.scipy.linalg.cho_solve((root, True), value - location)
             named = getattr(covariance, "parts", {})
-            raw = {part: operator.matmul(alpha) for part, operator in named.items()}
+            raw = {part: operator.dense() @ alpha for part, operator in named.items()}
             # Jitter, where the covariance needed it, belongs to no part: share it out so that the
             # parts add up to u.
             missing = (value - location - sum(raw.values(), jnp.zeros_like(value))) / max(

@@ -17,6 +17,7 @@ from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.linalg import Covariance, Dense, checked_symmetric, real
+from relpref.linalg.arrays import namespace
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +33,8 @@ class AttributeKernel(Protocol):
 
     # A kernel may also have ``amplitude_prior``, the default prior of its amplitude;
     # ``describe() -> relpref.description.Description``, which reports and the command line print;
-    # and ``slopes``, see `Stationary.slopes`, for effects of attributes.
+    # ``slopes``, see `Stationary.slopes`, for effects of attributes; and ``pull``, see
+    # `SquaredExponential.pull`, with which fits need no derivatives by JAX.
 
 
 _LENGTHSCALE = (
@@ -74,6 +76,27 @@ class Stationary(ABC):
     def __call__(self, attributes: Array, *, lengthscale: Array) -> Dense:
         """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
         return Dense(self.correlation(squared_distances(attributes / lengthscale)))
+
+    def _pull(self, weights: Any, attributes: Any, *, lengthscale: Any) -> dict[str, Any]:
+        """Derivatives of Σ_ij W_ij k(x_i, x_j) in the hyperparameters, by name.
+
+        It is the ``pull`` of classes whose `correlation` and `derivatives` take NumPy arrays.
+
+        Parameters
+        ----------
+        weights : array, shape (n, n)
+            W, symmetric.
+        attributes : array, shape (n, d)
+        lengthscale : array, shape () or (d,)
+        """
+        xp = namespace(weights, attributes, lengthscale)
+        points = (attributes - attributes.mean(axis=0)) / lengthscale
+        slopes = weights * self.derivatives(squared_distances(points))[0]
+        # Σ_ij S_ij (x_i − x_j)² for each attribute, without a matrix of differences for each.
+        rows = xp.sum(slopes, axis=1)[:, None]
+        spread = 2 * xp.sum(xp.square(points) * rows - points * (slopes @ points), axis=0)
+        slope = -2 * spread / lengthscale
+        return {"lengthscale": slope if np.ndim(lengthscale) else xp.sum(slope)}
 
     def cross(self, rows: Array, columns: Array, *, lengthscale: Array) -> Array:
         """Covariances of some items with others, shape (r, c), from their attributes."""
@@ -146,11 +169,13 @@ class SquaredExponential(Stationary):
 
     _SENTENCE = "The squared-exponential kernel gives a smooth function of the attributes."
 
-    def correlation(self, squared: Array) -> Array:
-        return jnp.exp(-0.5 * squared)
+    pull = Stationary._pull
 
-    def derivatives(self, squared: Floats) -> tuple[Floats, Floats]:
-        value = np.exp(-0.5 * squared)
+    def correlation(self, squared: Any) -> Any:
+        return namespace(squared).exp(-0.5 * squared)
+
+    def derivatives(self, squared: Any) -> tuple[Any, Any]:
+        value = self.correlation(squared)
         return -0.5 * value, 0.25 * value
 
 
@@ -165,14 +190,16 @@ class Matern32(Stationary):
 
     _SENTENCE = "The Matérn 3/2 kernel gives a function of the attributes that has one derivative."
 
-    def correlation(self, squared: Array) -> Array:
-        scaled = safe_sqrt(3 * squared)
-        return (1 + scaled) * jnp.exp(-scaled)
+    pull = Stationary._pull
 
-    def derivatives(self, squared: Floats) -> tuple[Floats, Floats]:
-        scaled = np.sqrt(3 * squared)
-        value = np.exp(-scaled)
-        return -1.5 * value, 2.25 * value / np.where(scaled > 0, scaled, np.inf)
+    def correlation(self, squared: Any) -> Any:
+        scaled = safe_sqrt(3 * squared)
+        return (1 + scaled) * namespace(squared).exp(-scaled)
+
+    def derivatives(self, squared: Any) -> tuple[Any, Any]:
+        xp, scaled = namespace(squared), safe_sqrt(3 * squared)
+        value = xp.exp(-scaled)
+        return -1.5 * value, 2.25 * value / xp.where(scaled > 0, scaled, np.inf)
 
 
 @allows_padding
@@ -186,13 +213,15 @@ class Matern52(Stationary):
 
     _SENTENCE = "The Matérn 5/2 kernel gives a function of the attributes that has two derivatives."
 
-    def correlation(self, squared: Array) -> Array:
-        scaled = safe_sqrt(5 * squared)
-        return (1 + scaled + jnp.square(scaled) / 3) * jnp.exp(-scaled)
+    pull = Stationary._pull
 
-    def derivatives(self, squared: Floats) -> tuple[Floats, Floats]:
-        scaled = np.sqrt(5 * squared)
-        value = np.exp(-scaled)
+    def correlation(self, squared: Any) -> Any:
+        scaled = safe_sqrt(5 * squared)
+        return (1 + scaled + scaled**2 / 3) * namespace(squared).exp(-scaled)
+
+    def derivatives(self, squared: Any) -> tuple[Any, Any]:
+        scaled = safe_sqrt(5 * squared)
+        value = namespace(squared).exp(-scaled)
         return -5 / 6 * (1 + scaled) * value, 25 / 12 * value
 
 
@@ -229,6 +258,14 @@ class Linear:
         """Covariances of some items with others, shape (r, c), from their attributes."""
         shares = _shares(lengthscale, rows.shape[1])
         return (rows * shares) @ (columns * shares).T
+
+    def pull(self, weights: Any, attributes: Any, *, lengthscale: Any = 1.0) -> dict[str, Any]:
+        """Derivatives of Σ_ij W_ij k(x_i, x_j), see `SquaredExponential.pull`."""
+        xp = namespace(weights, attributes, lengthscale)
+        share = xp.square(_shares(lengthscale, attributes.shape[1]))  # w
+        each = share * xp.sum(attributes * (weights @ attributes), axis=0)
+        slope = -2 * (each - share * xp.sum(each)) / lengthscale
+        return {"lengthscale": slope if np.ndim(lengthscale) else xp.sum(slope)}
 
     def slopes(
         self, points: Floats, weights: Floats, *, lengthscale: Any = 1.0
@@ -294,6 +331,19 @@ class SquaredExponentialPlusLinear:
         )
         return Dense((1 - linear_share) * smooth + linear_share * linear)
 
+    def pull(
+        self, weights: Any, attributes: Any, *, lengthscale: Any, linear_share: Any
+    ) -> dict[str, Any]:
+        """Derivatives of Σ_ij W_ij k(x_i, x_j), see `SquaredExponential.pull`."""
+        kernels, given = (SquaredExponential(), Linear()), {"lengthscale": lengthscale}
+        smooth, linear = (kernel.pull(weights, attributes, **given) for kernel in kernels)
+        totals = [namespace(weights).vdot(weights, k(attributes, **given).dense()) for k in kernels]
+        return {
+            "lengthscale": (1 - linear_share) * smooth["lengthscale"]
+            + linear_share * linear["lengthscale"],
+            "linear_share": totals[1] - totals[0],
+        }
+
     def cross(
         self, rows: Array, columns: Array, *, lengthscale: Array, linear_share: Array
     ) -> Array:
@@ -338,25 +388,26 @@ class SquaredExponentialPlusLinear:
 
 def _shares(lengthscale: Array | float, number: int) -> Array:
     # Relative to the shortest, because ℓ⁻² may overflow; a common factor of the ℓ changes nothing.
-    shortest = jax.lax.stop_gradient(jnp.min(jnp.asarray(lengthscale), initial=jnp.inf))
-    relative = jnp.broadcast_to(shortest / lengthscale, (number,))
-    return relative / jnp.sqrt(jnp.sum(jnp.square(relative)))
+    xp = namespace(lengthscale)
+    shortest = xp.min(xp.asarray(lengthscale), initial=np.inf)
+    shortest = jax.lax.stop_gradient(shortest) if xp is jnp else shortest
+    relative = xp.broadcast_to(shortest / lengthscale, (number,))
+    return relative / xp.sqrt(xp.sum(xp.square(relative)))
 
 
 def squared_distances(points: Array) -> Array:
     """Squared Euclidean distances of the rows, shape (n, n), not negative; exactly 0 for i = j."""
     squared = cross_distances(points, points)
-    return squared * (1 - jnp.eye(points.shape[0], dtype=squared.dtype))
+    return squared * (1 - np.eye(points.shape[0], dtype=squared.dtype))
 
 
 def cross_distances(rows: Array, columns: Array) -> Array:
     """Squared Euclidean distance of every row from every column, shape (r, c); never negative."""
-    centre = jnp.mean(columns, axis=0)  # less cancellation far from the origin
+    xp = namespace(rows, columns)
+    centre = xp.mean(columns, axis=0)  # less cancellation far from the origin
     rows, columns = rows - centre, columns - centre
-    norms = (
-        jnp.sum(jnp.square(rows), axis=1)[:, None] + jnp.sum(jnp.square(columns), axis=1)[None, :]
-    )
-    return jnp.maximum(norms - 2 * rows @ columns.T, 0.0)
+    norms = xp.sum(xp.square(rows), axis=1)[:, None] + xp.sum(xp.square(columns), axis=1)[None, :]
+    return xp.maximum(norms - 2 * rows @ columns.T, 0.0)
 
 
 def safe_sqrt(squared: Array) -> Array:
@@ -364,6 +415,9 @@ def safe_sqrt(squared: Array) -> Array:
 
     The gradient is right for functions that are even in the root.
     """
+    xp = namespace(squared)
+    if xp is np:
+        return np.sqrt(squared)
     positive = squared > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -37,6 +37,8 @@ from relpref.linalg import (
     gap_quadrature,
     real,
 )
+from relpref.linalg.arrays import namespace
+from relpref.linalg.covariance import Pulls
 
 
 class Features(NamedTuple):
@@ -74,10 +76,11 @@ _CACHE: WeakKeyDictionary[Graph, dict[str, Any]] = WeakKeyDictionary()
 class KernelCovariance(Covariance):
     """A covariance kept as a kernel, its inputs and its hyperparameters, and evaluated on demand.
 
-    ``in_memory`` and ``dense`` are matrices, which JAX can trace; products and chosen entries are
-    evaluated without a matrix, by NumPy and at hyperparameters that are numbers.
+    ``dense`` is a matrix, which JAX can trace; products and chosen entries are evaluated without a
+    matrix, by NumPy and at hyperparameters that are numbers.
     """
 
+    kernel: Any
     values: Mapping[str, Any]
     scale: Any
 
@@ -89,8 +92,34 @@ class KernelCovariance(Covariance):
     def without_matrix(self) -> Covariance:
         """The covariance in a form that needs no matrix, for many values."""
 
+    @abstractmethod
+    def _applied(self, function: Callable[..., Any], *first: Any) -> Any:
+        """A function of further arguments, the inputs of the kernel and its hyperparameters."""
+
+    def _unit(self) -> Any:
+        """The matrix before it is scaled; one of NumPy is kept."""
+        unit = vars(self).get("_matrix")
+        if unit is None:
+            unit = self._applied(self.kernel).dense()
+            if isinstance(unit, np.ndarray):
+                vars(self)["_matrix"] = unit
+        return unit
+
     def dense(self) -> Any:
-        return self.in_memory().dense()
+        return self.scale * self._unit()
+
+    def in_memory(self) -> Covariance:
+        # A kernel of a subclass may differ from what an inherited ``pull`` is the derivative of.
+        return self if "pull" in vars(type(self.kernel)) else Dense(self.dense())
+
+    def pull(self, weights: Any) -> Pulls:
+        slopes = self._applied(self.kernel.pull, weights)
+        of_values = {
+            ("values", name): self.scale * slope
+            for name, slope in slopes.items()
+            if name in self.values
+        }
+        return {("scale",): namespace(weights).vdot(weights, self._unit()), **of_values}
 
     def matmul(self, vectors: Any) -> Any:
         return self.without_matrix.matmul(vectors)
@@ -122,9 +151,8 @@ class GraphCovariance(KernelCovariance):
     def size(self) -> int:
         return int(self.graph.num_nodes)
 
-    def in_memory(self) -> Covariance:
-        covariance: Covariance = self.kernel(self.graph, normalize=self.normalize, **self.values)
-        return covariance.scaled(self.scale)
+    def _applied(self, function: Callable[..., Any], *first: Any) -> Any:
+        return function(*first, self.graph, normalize=self.normalize, **self.values)
 
     def at(self, values: Mapping[str, Any]) -> "GraphCovariance":
         """The covariance at other hyperparameters of the kernel, not scaled."""
@@ -157,9 +185,8 @@ class AttributeCovariance(KernelCovariance):
     def size(self) -> int:
         return int(self.attributes.shape[0])
 
-    def in_memory(self) -> Covariance:
-        covariance: Covariance = self.kernel(self.attributes, **self.values)
-        return covariance.scaled(self.scale)
+    def _applied(self, function: Callable[..., Any], *first: Any) -> Any:
+        return function(*first, self.attributes, **self.values)
 
     @cached_property
     def without_matrix(self) -> Covariance:
@@ -228,14 +255,22 @@ def with_scale(graph: Graph) -> tuple[Graph, float | None]:
     return graph, cache["scale"][1] if "scale" in cache else None
 
 
+def like(number: Any, *arrays: Any) -> tuple[Any, ...]:
+    """Arrays in JAX's default precision where the number is JAX's; otherwise as they are."""
+    return tuple(map(real, arrays)) if namespace(number) is jnp else arrays
+
+
 def gap_scale(reference: ScaleReference, function: Any, heat: bool = False) -> Array:
     """Factor that brings the mean gap variance of a function of the Laplacian to 2.
 
     For ``heat`` that variance counts as at least a share of the one between components.
     """
-    variance = jnp.sum(real(reference.gap_weights) * function(real(reference.eigenvalues)))
+    weights, eigenvalues = like(function(0.0), reference.gap_weights, reference.eigenvalues)
+    variance = (weights * function(eigenvalues)).sum()
     return unit_scale(
-        jnp.maximum(variance, _LEAST_WITHIN * _heat_between(reference) if heat else 0.0)
+        namespace(variance).maximum(
+            variance, _LEAST_WITHIN * _heat_between(reference) if heat else 0.0
+        )
     )
 
 
@@ -288,8 +323,17 @@ class RegularizedLaplacian:
         }
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Spectral:
-        precision = 1 / jnp.square(range)
-        return _spectral(graph, lambda eigenvalues: 1 / (eigenvalues + precision), normalize)
+        return _spectral(graph, partial(_regularized, range), normalize)
+
+    def pull(
+        self, weights: Any, graph: Graph, *, normalize: bool = True, range: Any
+    ) -> dict[str, Any]:
+        """Derivatives of Σ_ij W_ij K_ij in the hyperparameters, by name."""
+        function = partial(_regularized, range)
+        slope = _pull_spectral(
+            weights, graph, function, lambda values: 2 * function(values) ** 2 / range**3, normalize
+        )
+        return {"range": slope}
 
     def implicit(self, graph: Graph, *, normalize: bool = True, range: float) -> SparsePrecision:
         """The covariance of a graph too large for its spectrum: a sparse precision."""
@@ -307,11 +351,15 @@ class RegularizedLaplacian:
                 "itself; the longer it is, the more those that are linked are alike."
             },
             unit="two of its items",
-            readings={"range": _pull},
+            readings={"range": _leaning},
         )
 
 
-def _pull(value: float, graph: Graph) -> str:
+def _regularized(range: Any, eigenvalues: Any) -> Any:
+    return 1 / (eigenvalues + 1 / range**2)
+
+
+def _leaning(value: float, graph: Graph) -> str:
     """Share of a linked item's prior mean that its neighbors have, given their utilities."""
     linked, pull = int(np.sum(graph.degree > 0)), graph.mean_degree * value**2
     if not linked:
@@ -344,7 +392,17 @@ class Diffusion:
         return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Spectral:
-        return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize, True)
+        return _spectral(graph, partial(_heat, time), normalize, True)
+
+    def pull(
+        self, weights: Any, graph: Graph, *, normalize: bool = True, time: Any
+    ) -> dict[str, Any]:
+        """Derivatives of Σ_ij W_ij K_ij in the hyperparameters, by name."""
+        function = partial(_heat, time)
+        slope = _pull_spectral(
+            weights, graph, function, lambda values: -values * function(values), normalize, True
+        )
+        return {"time": slope}
 
     def implicit(self, graph: Graph, *, normalize: bool = True, time: float) -> HeatKernel:
         """The covariance of a graph too large for its spectrum, by the Lanczos process."""
@@ -369,6 +427,10 @@ class Diffusion:
         )
 
 
+def _heat(time: Any, eigenvalues: Any) -> Any:
+    return namespace(time, eigenvalues).exp(-time * eigenvalues)
+
+
 # Least mean gap variance within components that a scale is based on, relative to that between them.
 _LEAST_WITHIN = 0.01
 
@@ -378,26 +440,47 @@ def _heat_between(reference: ScaleReference) -> Array:
 
     For two components it is 1/s + 1/s' for components of s and s' nodes.
     """
-    component = jnp.asarray(reference.component)
-    node = component >= 0
-    sizes = jnp.bincount(
-        jnp.where(node, component, 0), node.astype(component.dtype), length=component.size
-    )
-    size = jnp.where(node, sizes[component], 1)
-    others = jnp.where(node, jnp.sum(node) - size, 0)
-    mean = 2 * jnp.sum(others / size) / jnp.maximum(jnp.sum(others), 1)
-    return jnp.where(jnp.sum(jnp.asarray(reference.gap_weights)) > 0, mean, 0.0)
+    component, gap_weights = reference.component, reference.gap_weights
+    xp = namespace(component, gap_weights)
+    node, length = component >= 0, {"minlength" if xp is np else "length": component.size}
+    sizes = xp.bincount(xp.where(node, component, 0), node.astype(component.dtype), **length)
+    size = xp.where(node, sizes[component], 1)
+    others = xp.where(node, node.sum() - size, 0)
+    mean = 2 * (others / size).sum() / xp.maximum(others.sum(), 1)
+    return xp.where(gap_weights.sum() > 0, mean, 0.0)
 
 
 def _spectral(
-    graph: Graph, function: Callable[[Array], Array], normalize: bool, heat: bool = False
+    graph: Graph, function: Callable[[Any], Any], normalize: bool, heat: bool = False
 ) -> Spectral:
     """A function of the Laplacian, scaled by its eigenvalues alone if ``normalize``."""
-    eigenvalues, vectors, _ = (real(array) for array in graph.spectrum)
+    eigenvalues, vectors, _ = like(function(0.0), *graph.spectrum)
     covariance = Spectral(function(eigenvalues), vectors)
     if not normalize:
         return covariance
     return covariance.scaled(gap_scale(graph.reference, function, heat))
+
+
+def _pull_spectral(
+    weights: Any,
+    graph: Graph,
+    function: Callable[[Any], Any],
+    slope: Callable[[Any], Any],
+    normalize: bool,
+    heat: bool = False,
+) -> Any:
+    """Derivative of Σ_ij W_ij K_ij of `_spectral` in what ``function`` has the ``slope`` in."""
+    eigenvalues, vectors, _ = like(weights, *graph.spectrum)
+    each, change = ((weights @ vectors) * vectors).sum(axis=0), slope(eigenvalues)
+    if not normalize:
+        return each @ change
+    # K = s V diag(f) Vᵀ with s = 2/v, where v, the mean gap variance, may be bounded from below.
+    reference, xp = graph.reference, namespace(weights)
+    gap_weights, of_reference = like(weights, reference.gap_weights, reference.eigenvalues)
+    scale, variance = gap_scale(reference, function, heat), gap_weights @ function(of_reference)
+    moves = (variance > 0) & (abs(scale * variance - 2) < 1e-9)
+    change_of_scale = xp.where(moves, -0.5 * scale**2 * (gap_weights @ slope(of_reference)), 0.0)
+    return scale * (each @ change) + change_of_scale * (each @ function(eigenvalues))
 
 
 def unit_scale(gap_variance: Array, negligible: float = 0.0) -> Array:
@@ -405,8 +488,8 @@ def unit_scale(gap_variance: Array, negligible: float = 0.0) -> Array:
 
     It is negligible, for example, where no component has two nodes.
     """
-    counts = gap_variance > negligible
-    return jnp.where(counts, 2 / jnp.where(counts, gap_variance, 1), 1)
+    xp, counts = namespace(gap_variance), gap_variance > negligible
+    return xp.where(counts, 2 / xp.where(counts, gap_variance, 1), 1)
 
 
 def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Array:

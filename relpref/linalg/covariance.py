@@ -22,11 +22,14 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
+from relpref.linalg.arrays import block_diagonal, namespace
 from relpref.linalg.cg import Floats, Progress
 from relpref.linalg.factor import Factor, cholesky, pivoted_cholesky
 from relpref.pytree import register
 
 LinearMap = Callable[[Array], Array]
+# Derivatives by the paths of arrays in a tree: names of fields, keys and indices.
+Pulls = dict[tuple[str, ...], Any]
 
 # Entries of a kernel matrix that exist at a time: 64 MB.
 _BLOCK = 2**23
@@ -38,11 +41,31 @@ _EVALUATIONS = 5_000_000_000
 _SAMPLED = 400
 
 
+def by_path(tree: Any) -> Pulls:
+    """The leaves of a tree, by their paths."""
+    pairs, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {tuple(map(_key, path)): leaf for path, leaf in pairs}
+
+
+def _key(entry: Any) -> str:
+    names = (getattr(entry, kind, None) for kind in ("name", "key", "idx"))
+    return str(next(name for name in names if name is not None))
+
+
+def _joined(field: str, pulls: Mapping[str, Pulls]) -> Pulls:
+    """Derivatives in the members of a field."""
+    return {
+        (field, name, *path): slope for name, each in pulls.items() for path, slope in each.items()
+    }
+
+
 class Covariance(ABC):
     """A symmetric positive semidefinite n x n matrix K, evaluated on demand.
 
     A subclass has ``size`` and ``scaled``, and ``dense`` or, where there are too many values for a
-    matrix, ``block`` and ``matmul``; everything else follows from these.
+    matrix, ``block`` and ``matmul``; everything else follows from these. It may have ``pull``, which
+    takes symmetric weights W, shape (n, n), to the derivatives of Σ_ij W_ij K_ij in its arrays, by
+    their paths, see `by_path`. Then ``dense`` and ``pull`` work on NumPy arrays, too.
     """
 
     is_matrix: ClassVar[bool] = False
@@ -78,17 +101,14 @@ class Covariance(ABC):
         return self.dense()[np.asarray(rows)][:, np.asarray(columns)]
 
     def in_memory(self) -> "Covariance":
-        """K by matrices that JAX can differentiate, for engines that factorize."""
-        return self
+        """K in a form that has ``pull``, for engines that factorize a matrix."""
+        # A subclass may have changed what an inherited ``pull`` is the derivative of.
+        return self if "pull" in vars(type(self)) else Dense(self.dense())
 
     def congruence(self, apply: LinearMap) -> Array:
         """A K Aᵀ, shape (m, m), for the linear map ``apply`` from shape (n,) to (m,)."""
         rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.dense())
         return jax.vmap(apply)(rows)
-
-    def inner(self, weights: Array) -> Array:
-        """Σ_ij weights_ij K_ij for an (n, n) array, the derivative's inner product; shape ()."""
-        return jnp.vdot(weights, self.dense())
 
     def root(self) -> Factor:
         """A dense L with L Lᵀ = K, shape (n, r), and the jitter that was needed."""
@@ -147,6 +167,9 @@ class Dense(Covariance):
     def dense(self) -> Any:
         return self.matrix
 
+    def pull(self, weights: Any) -> Pulls:
+        return {("matrix",): weights}
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -168,9 +191,6 @@ class Spectral(Covariance):
     def congruence(self, apply: LinearMap) -> Array:
         rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.vectors)
         return (rows * self.values) @ rows.T
-
-    def inner(self, weights: Array) -> Array:
-        return jnp.vdot(self.values, jnp.sum(self.vectors * (weights @ self.vectors), axis=0))
 
     def scaled(self, factor: Any) -> "Spectral":
         return Spectral(factor * self.values, self.vectors)
@@ -212,11 +232,11 @@ class NamedSum(Covariance):
     def congruence(self, apply: LinearMap) -> Array:
         return reduce(add, (part.congruence(apply) for part in self.parts.values()))
 
-    def inner(self, weights: Array) -> Array:
-        return reduce(add, (part.inner(weights) for part in self.parts.values()))
-
     def dense(self) -> Any:
         return reduce(add, (part.dense() for part in self.parts.values()))
+
+    def pull(self, weights: Any) -> Pulls:
+        return _joined("parts", {name: part.pull(weights) for name, part in self.parts.items()})
 
     def row_means(self, rows: Any) -> Any:
         return reduce(add, (part.row_means(rows) for part in self.parts.values()))
@@ -264,10 +284,12 @@ class BlockDiagonal(Covariance):
         placed = zip(self.blocks, self.slices, strict=True)
         return reduce(add, (block.congruence(partial(restricted, rows)) for block, rows in placed))
 
-    def inner(self, weights: Array) -> Array:
-        """Σ_ij weights_ij K_ij; the weights between blocks do not matter."""
-        placed = zip(self.blocks, self.slices, strict=True)
-        return reduce(add, (block.inner(weights[rows, rows]) for block, rows in placed))
+    def pull(self, weights: Any) -> Pulls:
+        """Derivatives, see `Covariance`; the weights between blocks do not matter."""
+        placed = enumerate(zip(self.blocks, self.slices, strict=True))
+        return _joined(
+            "blocks", {str(at): block.pull(weights[rows, rows]) for at, (block, rows) in placed}
+        )
 
     def root(self) -> Factor:
         factors = [block.root() for block in self.blocks]
@@ -278,7 +300,7 @@ class BlockDiagonal(Covariance):
         return BlockDiagonal(tuple(block.scaled(factor) for block in self.blocks))
 
     def dense(self) -> Any:
-        return jax.scipy.linalg.block_diag(*(block.dense() for block in self.blocks))
+        return block_diagonal(block.dense() for block in self.blocks)
 
     def in_memory(self) -> "BlockDiagonal":
         return BlockDiagonal(tuple(block.in_memory() for block in self.blocks))
@@ -310,11 +332,16 @@ class Kronecker(Covariance):
         )
         return self.left.block(left, left_columns) * self.right.block(right, right_columns)
 
-    def inner(self, weights: Array) -> Array:
-        """Σ weights · (K ⊗ G), through the weights summed against G."""
+    def pull(self, weights: Any) -> Pulls:
+        """Derivatives, see `Covariance`, through the weights summed against the other factor."""
         p, m = self.left.size, self.right.size
-        blocks = jnp.reshape(weights, (p, m, p, m))
-        return self.left.inner(jnp.einsum("iajb,ab->ij", blocks, self.right.dense()))
+        blocks, xp = weights.reshape(p, m, p, m), namespace(weights)
+        of_left = xp.einsum("iajb,ab->ij", blocks, self.right.dense())
+        of_right = xp.einsum("iajb,ij->ab", blocks, self.left.dense())
+        return {
+            **{("left", *path): slope for path, slope in self.left.pull(of_left).items()},
+            **{("right", *path): slope for path, slope in self.right.pull(of_right).items()},
+        }
 
     def root(self) -> Factor:
         left, right = self.left.root(), self.right.root()
@@ -324,7 +351,8 @@ class Kronecker(Covariance):
         return Kronecker(self.left.scaled(factor), self.right)
 
     def dense(self) -> Any:
-        return jnp.kron(self.left.dense(), self.right.dense())
+        left, right = self.left.dense(), self.right.dense()
+        return namespace(left, right).kron(left, right)
 
     def in_memory(self) -> "Kronecker":
         left = self.left.in_memory()
@@ -357,7 +385,10 @@ class LowRank(Covariance):
         return self.factor[np.asarray(rows)] @ self.factor.mean(axis=0)
 
     def dense(self) -> Any:
-        return jnp.asarray(self.factor @ self.factor.T)
+        return self.factor @ self.factor.T
+
+    def pull(self, weights: Any) -> Pulls:
+        return {("factor",): 2 * weights @ self.factor}
 
     def scaled(self, factor: Any) -> "LowRank":
         root = jnp.sqrt(factor) if isinstance(factor, jax.core.Tracer) else np.sqrt(float(factor))
@@ -394,10 +425,10 @@ class Identity(ConstantRows):
         return np.asarray(self.scale) * np.equal.outer(np.asarray(rows), np.asarray(columns))
 
     def dense(self) -> Any:
-        return self.scale * jnp.eye(self.size)
+        return self.scale * namespace(self.scale).eye(self.size)
 
-    def in_memory(self) -> Dense:
-        return Dense(self.dense())
+    def pull(self, weights: Any) -> Pulls:
+        return {("scale",): namespace(weights).trace(weights)}
 
     def scaled(self, factor: Any) -> "Identity":
         # As a float where JAX does not trace it: what NumPy computes stays in double precision.
