@@ -19,13 +19,14 @@ from relpref.infer.arrow import Arrow, ArrowSpace
 from relpref.infer.call import Values
 from relpref.infer.gradient import (
     bends,
-    constants,
     dual_vector,
     filled,
     filled_pull,
     noise_surrogates,
     powers,
     prior_surrogates,
+    slopes_of_answers,
+    knows_derivatives,
     pull_of_answers,
     tilted,
 )
@@ -143,7 +144,7 @@ def evaluate(
     with np.errstate(all="ignore"):
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
         sizes = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
-        full, moments, held = on_host(program, unconstrained)
+        full, moments, slopes = on_host(program, unconstrained)
         prior = cut(full, program.layout)
         rows: Any = program.rows if prior.projection is None else DenseRows(prior.projection)
         # In the order of the layout; JAX sorts dictionaries.
@@ -170,7 +171,7 @@ def evaluate(
             )
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
         power = (prior.power,) if program.layout.repeated else ()
-        problem = Problem(space, rows, *answers, bending, joint, dear, power, held)
+        problem = Problem(space, rows, *answers, bending, joint, dear, power, slopes)
         result = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, result, prior)
         if whole:
@@ -185,18 +186,10 @@ def evaluate(
     return evidence
 
 
-def in_numpy(observation: Observation) -> bool:
-    """Whether moments are computed by NumPy: a class from outside may need JAX."""
-    likelihood: Any = observation.likelihood
-    each = getattr(likelihood, "each", likelihood)
-    single = getattr(each, "single", each)
-    return hasattr(likelihood, "powered") and not getattr(single, "copied", True)
-
-
 def on_host(
     program: Program, unconstrained: Values
 ) -> tuple[Prior, Moments, Callable[..., tuple[Any, ...]]]:
-    """The compiled program's prior, tilted moments and constants of the answers' surrogate.
+    """The compiled program's prior, tilted moments and derivatives by its answers.
 
     They are arrays of NumPy. The prior has all rows of padded data, the moments are those of the
     rows of ``program``.
@@ -205,7 +198,9 @@ def on_host(
     full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
     full = full._replace(blocks=dense_blocks(shape.layout, full.covariance))
     size = shape.layout.num_rows
-    direct = full.observations and all(map(in_numpy, full.observations))
+    direct = full.observations and all(
+        knows_derivatives(observation.likelihood) for observation in full.observations
+    )
 
     def of_all(arrays: Sequence[Array], powers: Sequence[Array]) -> list[Any]:
         spare = np.ones(size - m)
@@ -221,13 +216,13 @@ def on_host(
             tilted_moments = _tilted_by(shape, unconstrained, *given)
         return TiltedMoments(*(np.asarray(moment)[:m] for moment in tilted_moments))
 
-    def held(mean: Array, variance: Array, weight: Array, *power: Array) -> tuple[Any, ...]:
-        given = of_all((mean, variance, weight), power)
+    def slopes(*arrays: Array) -> tuple[Any, ...]:
+        given = of_all(arrays[:4], arrays[4:])
         if direct:
-            return constants(full.observations, full.offset, *given)
-        return _constants_by(shape, unconstrained, *given)
+            return slopes_of_answers(full.observations, full.offset, *given)
+        return _slopes_by(shape, unconstrained, *given)
 
-    return full, moments, held
+    return full, moments, slopes
 
 
 def traced(*trees: Any) -> bool:
@@ -362,9 +357,9 @@ def _tilted_by(program: Program, unconstrained: Values, *given: Array) -> Tilted
 
 
 @lazy_jit
-def _constants_by(program: Program, unconstrained: Values, *given: Array) -> tuple[Any, ...]:
+def _slopes_by(program: Program, unconstrained: Values, *given: Array) -> tuple[Any, ...]:
     reading = program.read(unconstrained)
-    return constants(reading.observations, reading.offset, *given)
+    return slopes_of_answers(reading.observations, reading.offset, *given)
 
 
 @lazy_jit
@@ -496,8 +491,8 @@ def prepared(program: Program, reading: Reading, prior: Prior, dual: bool) -> Pr
         joint = joint_of(program.arrow, reading)
     answers = prior.counts, moments, prior.log_concave, prior.gaussian
     power = (prior.power,) if program.layout.repeated else ()
-    held = partial(constants, reading.observations, reading.offset)
-    return Problem(space, projection, *answers, bending, joint, True, power, held)
+    slopes = partial(slopes_of_answers, reading.observations, reading.offset)
+    return Problem(space, projection, *answers, bending, joint, True, power, slopes)
 
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
@@ -573,9 +568,10 @@ def expectation_propagation(
     def answers() -> tuple[Partial, Array | None]:
         # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
         # constant.
-        assert problem.held is not None
-        held = problem.held(mean, variance, rows.counts, *problem.power)
-        return Partial(pull_of_answers, mean, variance, spread, held), None
+        assert problem.slopes is not None
+        slopes = problem.slopes(mean, variance, rows.counts, spread, *problem.power)
+        dual = dual_vector(problem, fit)
+        return Partial(pull_of_answers, mean, variance, spread, dual, slopes), None
 
     return Approximation(fit, log_evidence, info, answers)
 

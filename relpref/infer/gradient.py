@@ -21,7 +21,7 @@ from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.powers import powered
 from relpref.linalg import Covariance
 from relpref.linalg.arrays import Array, namespace
-from relpref.linalg.covariance import Pulls, by_path
+from relpref.linalg.covariance import Pulls, at_path
 
 
 def filled(array: Array, *shape: int) -> Array:
@@ -79,37 +79,62 @@ def at_points(
     return _rows(columns)
 
 
-def constants(
+def knows_derivatives(likelihood: Any) -> bool:
+    """Whether moments and derivatives are NumPy's: a class from outside may need JAX."""
+    each = getattr(likelihood, "each", likelihood)
+    single = getattr(each, "single", each)
+    return hasattr(likelihood, "pull") and not getattr(single, "copied", True)
+
+
+def slopes_of_answers(
     observations: tuple[Observation, ...],
     offset: Array,
     mean: Array,
     variance: Array,
     weight: Array,
+    spread: Array,
     *power: Array,
 ) -> tuple[Any, ...]:
-    """Constants of the surrogate of the answers, for each observation.
+    """Derivatives of Σ log Ẑ in the arrays of each likelihood, at fixed cavities.
 
-    By default they are the weights and the powers of rows.
+    Of a likelihood that does not know them they are what the surrogate needs.
     """
-    return tuple(
-        likelihood.constants(value, *rest) if hasattr(likelihood, "constants") else tuple(rest[2:])
-        for likelihood, value, *rest in _cut(observations, offset + mean, variance, weight, *power)
-    )
+    parts: list[Any] = []
+    arrays = offset + mean, variance, weight, spread, *power
+    for likelihood, value, *cavity, weights, spreads, n in _cut(observations, *arrays, *_ONCE[len(power) :]):
+        given = value, *cavity, weights, n
+        if knows_derivatives(likelihood):
+            parts.append(likelihood.pull(*given, spreads))
+        elif hasattr(likelihood, "constants"):
+            parts.append(likelihood.constants(*given))
+        else:
+            parts.append((weights, n))
+    return tuple(parts)
 
 
 def pull_of_answers(
-    mean: Array, variance: Array, spread: Array, held: tuple[Any, ...], moving: Reading
+    mean: Array,
+    variance: Array,
+    spread: Array,
+    dual: Array,
+    slopes: tuple[Any, ...],
+    moving: Reading,
 ) -> Array:
-    """The surrogate of the answers: its derivative is that of Σ log Ẑ at fixed cavities."""
+    """The surrogate of the answers: its derivative is that of Σ log Ẑ at fixed cavities.
+
+    By the predictor, log Ẑ has the derivative ``dual``, the dual vector.
+    """
     total = jnp.zeros(())
-    rows = _cut(moving.observations, moving.offset + mean, variance, spread)
-    for (likelihood, *rest), part in zip(rows, held, strict=True):
-        if hasattr(likelihood, "surrogate"):
-            total = total + likelihood.surrogate(*rest, part)
+    rows = _cut(moving.observations, mean, moving.offset, variance, spread, dual)
+    for (likelihood, value, center, offset, *cavity, beta), part in zip(rows, slopes, strict=True):
+        if isinstance(part, dict):
+            total = total + jnp.vdot(beta, offset) + _along(likelihood, part)
+        elif hasattr(likelihood, "surrogate"):
+            total = total + likelihood.surrogate(value, offset + center, cavity[0], *part)
         else:
-            weight, *power = part
-            moments = powered(likelihood, *rest[:3], *power)
-            share = moments.log_normalizer - rest[3] * moments.curvature
+            weight, power = part
+            moments = powered(likelihood, value, offset + center, cavity[0], power)
+            share = moments.log_normalizer - cavity[1] * moments.curvature
             total = total + jnp.sum(weight * share)
     return total
 
@@ -122,6 +147,9 @@ def powers(observations: tuple[Observation, ...]) -> Array:
         copied = jnp.broadcast_to(jnp.ravel(copied), (value.size,))
         parts.append(jnp.where(copied | (counts == 0), 1.0, counts))
     return jnp.concatenate(parts)
+
+
+_ONCE = (1.0,)  # the power of rows, where none is given
 
 
 def _cut(observations: tuple[Observation, ...], *arrays: Any) -> list[tuple[Any, ...]]:
@@ -223,8 +251,12 @@ def _pull_of_noise(*arguments: Any) -> Array:
 
 
 def _pull_of_prior(slopes: Pulls, moving: Reading) -> Array:
-    arrays = by_path(moving.covariance)
-    return sum(jnp.vdot(slope, arrays[path]) for path, slope in slopes.items())
+    return _along(moving.covariance, slopes)
+
+
+def _along(tree: Any, slopes: Pulls) -> Array:
+    """The sum of arrays of a tree times their derivatives."""
+    return sum(jnp.vdot(slope, at_path(tree, path)) for path, slope in slopes.items())
 
 
 def _pull_of_projection(pull: Array, moving: Reading) -> Array:
@@ -236,5 +268,5 @@ def _pull_of_projection(pull: Array, moving: Reading) -> Array:
 _AXES: dict[Any, tuple[str, ...]] = {
     _pull_of_prior: ("",),
     _pull_of_projection: ("mn",),
-    pull_of_answers: ("m", "m", "m", ""),
+    pull_of_answers: ("m", "m", "m", "m", ""),
 }

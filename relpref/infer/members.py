@@ -28,6 +28,7 @@ from scipy.interpolate import CubicSpline
 from relpref.likelihoods.powers import powered
 from relpref.likelihoods.tilted import TiltedMoments
 from relpref.linalg.arrays import Array, namespace
+from relpref.linalg.covariance import Pulls, joined
 from relpref.pytree import register
 
 Floats = NDArray[np.float64]
@@ -142,27 +143,31 @@ class OfMembers:
         share = posterior.log_normalizer / xp.where(sites > 0, sites, 1.0)
         return TiltedMoments(share[row], gradient, xp.square(gradient) - second)
 
+    def pull(
+        self,
+        value: Array,
+        mean: Array,
+        variance: Array,
+        weight: Array,
+        power: Any = 1.0,
+        spread: Any = 0.0,
+    ) -> Pulls:
+        """Derivatives, see `relpref.likelihoods.Comparison.pull`."""
+        probability = self.known(value, mean, variance, power).probability[:, self.members.row]
+        cavity, rest = self._spread(value, mean, variance), self._spread(power, spread)
+        return joined(self.each.pull(*cavity, probability * weight, *rest), "each")
+
+    def surrogate(self, value: Array, mean: Array, variance: Array, *held: Array) -> Array:
+        """The sum of log Ẑ at nodes, with held weights and powers, whose derivative JAX takes."""
+        weight, *power = held
+        return jnp.vdot(weight, self._each(value, mean, variance, *power).log_normalizer)
+
     def constants(
         self, value: Array, mean: Array, variance: Array, weight: Array, *power: Array
-    ) -> Any:
-        """Constants of `surrogate`."""
+    ) -> tuple[Array, ...]:
+        """What `surrogate` holds."""
         probability = self.known(value, mean, variance, *power).probability[:, self.members.row]
-        if hasattr(self.each, "constants"):
-            cavity, powers = (value, mean, variance), self._spread(*power)
-            return self.each.constants(*self._spread(*cavity), probability * weight, *powers)
         return probability * weight, *power
-
-    def surrogate(
-        self, value: Array, mean: Array, variance: Array, spread: Array, constants: Any
-    ) -> Array:
-        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
-        if hasattr(self.each, "surrogate"):
-            total: Array = self.each.surrogate(
-                *self._spread(value, mean, variance, spread), constants
-            )
-            return total
-        weight, *power = constants
-        return jnp.vdot(weight, self._each(value, mean, variance, *power).log_normalizer)
 
 
 def _sums(rows: Array, members: Members) -> Array:

@@ -33,10 +33,14 @@ from relpref.likelihoods.tilted import (
     sigmoid_moments,
 )
 from relpref.linalg import real
-from relpref.linalg.arrays import namespace
+from relpref.linalg.arrays import namespace, summed_to
+from relpref.linalg.covariance import Pulls
 
-# Weights of log normalizers in closed form; and indices, nodes and shares of other rows.
-Constants = tuple[Any, Any]
+
+def _weighted(slope: Array, weight: Array) -> Array:
+    """Derivatives, shape (..., m) or (..., m, k), times weights; 0 where these are."""
+    weight = weight.reshape(weight.shape + (1,) * (slope.ndim - weight.ndim))
+    return namespace(slope, weight).where(weight == 0, 0.0, slope * weight)
 
 
 class Comparison(TreeDistribution):
@@ -186,54 +190,67 @@ class Comparison(TreeDistribution):
                 part[index] = new
         return once
 
-    def constants(
-        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
-    ) -> Constants:
-        """Constants of `surrogate` at a cavity.
+    def pull(
+        self,
+        value: Array,
+        mean: Array,
+        variance: Array,
+        weight: Array,
+        power: Any = 1.0,
+        spread: Any = 0.0,
+    ) -> Pulls:
+        """Derivatives of the sum of all log Ẑ of p^n, times ``weight``, in the leaves but the gap.
 
-        The surrogate's derivative is that of the sum of all log Ẑ of p^n, times ``weight``. For
-        moments in closed form it is log Ẑ itself; else Σ s n log p(z) at nodes z around the mean,
-        with the shares s of the tilted density: the derivative of log Ẑ is the expectation of that
-        of n log p.
+        Cavities are held constant. A cavity's variance adds to that of Gaussian noise, so that log
+        Ẑ is a log p; where it is not in closed form, its derivative is the expectation of that of
+        n log p under the tilted density. ``spread`` is used by Gaussian likelihoods, see
+        `SoftComparison.pull`.
         """
-        xp = namespace(mean, self.gap)
-        power, weight, value, mean, variance = (
-            xp.broadcast_to(array, mean.shape) for array in (power, weight, value, mean, variance)
+        xp, once = namespace(mean, self.gap), isinstance(power, float) and power == 1
+        value, mean, variance, weight, power = (
+            xp.broadcast_to(array, mean.shape) for array in (value, mean, variance, weight, power)
         )
-        by_nodes = ((power != 1) | (not self.closed)) & (not self.copied)
+        by_nodes = xp.broadcast_to((power != 1) | (not self.closed), mean.shape)
+        totals: dict[str, Array] = {}
+        if self.closed:
+            seen = copy(self)
+            seen.scale = xp.sqrt(xp.square(self.scale) + variance)
+            totals = seen.slopes(value, mean)
+            totals["scale"] = totals["scale"] * self.scale / seen.scale
+            totals = {n: _weighted(each, ~by_nodes * weight) for n, each in totals.items()}
         index = np.indices(mean.shape).reshape(mean.ndim, -1)
         if xp is np:
             index = np.stack(np.nonzero(by_nodes & (weight != 0)))
-        if not index.shape[1]:
-            return weight, None
-        rows = tuple(index)
-        answer, plain = self.rows(rows).answers(value[rows])
-        z, share = shares(answer, power[rows], mean[rows], variance[rows], plain)
-        share = share * (by_nodes * power * weight)[rows]
-        # JAX compiles for few numbers of rows.
-        size = 4 ** ((max(index.shape[1], 64) - 1).bit_length() + 1 >> 1)
-        spare = ((0, 0), (0, size - index.shape[1]))
-        return xp.where(by_nodes, 0.0, weight), tuple(
-            xp.pad(array, spare) for array in (index, z - mean[rows], share)
-        )
+        if index.shape[1] and not (self.closed and once):
+            rows = tuple(index)
+            single = self.rows(rows)
+            answer, plain = single.answers(value[rows])
+            z, share = shares(answer, power[rows], mean[rows], variance[rows], plain)
+            share = share * (by_nodes * power * weight)[rows]
+            for name, slope in single.slopes(value[rows], z).items():
+                each = _weighted(slope, share).sum(axis=0)
+                whole = xp.zeros((*mean.shape, *each.shape[1:]))
+                if xp is np:
+                    whole[rows] = each
+                else:
+                    whole = each.reshape(whole.shape)
+                totals[name] = totals.get(name, 0.0) + whole
+        return {
+            (name,): summed_to(total, np.shape(getattr(self, name)))
+            for name, total in totals.items()
+        }
 
-    def surrogate(
-        self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
-    ) -> Array:
-        """The surrogate, see `constants`, less ``spread`` times the curvature of Gaussian rows."""
-        weight, nodes = constants
-        total = jnp.zeros(())
-        if self.closed or self.copied:
-            moments = self.tilted(value, mean, variance)
-            total = jnp.sum(weight * (moments.log_normalizer - spread * moments.curvature))
-        return total if nodes is None else total + self.at_nodes(value, mean, nodes)
-
-    def at_nodes(self, value: Array, mean: Array, nodes: Any) -> Array:
-        """Sum of log p at nodes around the means, each times its share."""
-        index, away, share = nodes
-        rows = tuple(index)
-        value, mean = (jnp.broadcast_to(array, self.gap.shape)[rows] for array in (value, mean))
-        return jnp.vdot(share, self.rows(rows).log_at(value, mean + away))
+    def slopes(self, value: Array, gap: Array) -> dict[str, Array]:
+        """Derivatives of the log probability at gaps, shape (..., m), in leaves, by their names."""
+        moments = self.point(value, gap)
+        slopes = {
+            "shift": moments.gradient,
+            "scale": -(gap + self.shift) / self.scale * moments.gradient,
+        }
+        if self.lapse is not None:
+            random = self.at_random(value) / namespace(gap).exp(moments.log_normalizer)
+            slopes["lapse"] = (random - 1) / (1 - self.lapse)
+        return slopes
 
     def with_lapses(self, log_probability: Array, value: Array) -> Array:
         """Log probability of an answer with lapses, from that without."""
@@ -361,6 +378,7 @@ class GradedComparison(Comparison):
 
     leaves = (*Comparison.leaves, "thresholds")
     draw = staticmethod(jax.random.normal)  # noise
+    log_density = staticmethod(lambda x: -0.5 * x * x - 0.5 * float(np.log(2 * np.pi)))
     # Probability that the gap, of a mean and a variance, is positive when it is seen with noise of
     # a scale.
     seen_positive = staticmethod(
@@ -447,6 +465,31 @@ class GradedComparison(Comparison):
             moments.curvature * xp.square(scale),
         )
 
+    def slopes(self, value: Array, gap: Array) -> dict[str, Array]:
+        slopes, thresholds = super().slopes(value, gap), self.threshold_slopes(value, gap)
+        # The thresholds move with the scale, too: log p is a function of their ratios.
+        along = (thresholds * self.thresholds).sum(axis=-1)
+        scale = slopes["scale"] - along / self.scale
+        return {**slopes, "scale": scale, "thresholds": thresholds}
+
+    def threshold_slopes(self, value: Array, gap: Array) -> Array:
+        """Derivatives of the log probability at gaps in each threshold, shape (..., m, S)."""
+        xp = namespace(gap, self.gap)
+        grade, sign, start, end = self._interval(value, xp)
+        z, total = sign * (gap + self.shift) / self.scale, self.log_at(value, gap)
+        if self.lapse is not None:
+            total = total - xp.log1p(-self.lapse)
+        lower, upper = xp.where(grade == 0, -end, start) - z, end - z
+        # Density of the noise at the ends of the interval over the probability of it.
+        at_lower, at_upper = (
+            (xp.exp(self.log_density(x) - total) / self.scale)[..., None] for x in (lower, upper)
+        )
+        number, grade = np.arange(1, self.strengths + 1), xp.asarray(grade)[..., None]
+        return (
+            (number == grade + 1) * (at_upper + (grade == 0) * at_lower)
+            - (number == grade) * at_lower
+        )
+
     def _interval(self, value: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
         """Grades, signs, and the standardized ends of the grades' intervals."""
         value = xp.clip(value, -self.strengths, self.strengths)
@@ -515,6 +558,7 @@ class LogisticGradedComparison(GradedComparison):
 
     noise, closed = GUMBEL, False
     draw = staticmethod(jax.random.logistic)
+    log_density = staticmethod(lambda x: log_sigmoid(x) + log_sigmoid(-x))
     seen_positive = staticmethod(
         lambda mean, variance, scale: jnp.exp(
             log_expected_sigmoid(mean / scale, variance / scale**2)
@@ -579,6 +623,20 @@ class DavidsonComparison(GradedComparison):
             0.25 * (first + second) - xp.square(slope),
         )
 
+    def threshold_slopes(self, value: Array, gap: Array) -> Array:
+        """By ν: log p is log ν of a tie, or ±z/2, less the log of e^(z/2) + e^(−z/2) + ν."""
+        xp = namespace(gap, self.gap)
+        half, total = 0.5 * (gap + self.shift) / self.scale, self.log_at(value, gap)
+        ratio = self.thresholds[..., 0] / self.scale
+        log_nu, plain = xp.log(xp.expm1(ratio)), copy(self)
+        plain.lapse = None
+        own = plain.log_at(value, gap)
+        tie = xp.exp(log_nu - xp.logaddexp(xp.logaddexp(half, -half), log_nu))
+        slope = ((value == 0) - tie) / (-xp.expm1(-ratio) * self.scale)
+        if self.lapse is not None:
+            slope = slope * xp.exp(xp.log1p(-self.lapse) + own - total)
+        return slope[..., None]
+
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Chances of the next answer: ``probability`` of the first, and ``tie``."""
         where = (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
@@ -621,6 +679,21 @@ class SoftComparison(Comparison):
         """The gap that is reported, Φ⁻¹(p) − shift, and 1/scale²."""
         peak = _ndtri(value) - self.shift
         return peak, jnp.broadcast_to(1 / jnp.square(self.scale), jnp.shape(peak))
+
+    def pull(
+        self,
+        value: Array,
+        mean: Array,
+        variance: Array,
+        weight: Array,
+        power: Any = 1.0,
+        spread: Any = 0.0,
+    ) -> Pulls:
+        """Derivatives, see `Comparison.pull`, of log Ẑ less ``spread`` times its curvature."""
+        _, gradient, curvature = self.tilted(value, mean, variance)
+        scale = self.scale * (gradient**2 - curvature + 2 * spread * curvature**2)
+        slopes = {"shift": weight * gradient, "scale": weight * scale}
+        return {(n,): summed_to(each, np.shape(getattr(self, n))) for n, each in slopes.items()}
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of the product of two Gaussians; of the density of p."""

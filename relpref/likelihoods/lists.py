@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from relpref.likelihoods.chances import NOISE
-from relpref.likelihoods.comparison import Comparison, Constants, OfComparison
+from relpref.likelihoods.comparison import Comparison, OfComparison
 from relpref.likelihoods.orders import GUMBEL, NODES, log_probability
 from relpref.likelihoods.tilted import (
     TiltedMoments,
@@ -19,6 +19,7 @@ from relpref.likelihoods.tilted import (
     mills_ratio,
 )
 from relpref.linalg.arrays import namespace
+from relpref.linalg.covariance import Pulls, joined
 
 # Nodes of lists of two blocks, such as choices, whose probability is one integral over the line,
 # and of lists with ties, whose probability is an integral over the plane.
@@ -152,19 +153,10 @@ class ListComparison(OfComparison):
             *(xp.where(listed, row, single) for row, single in zip(hard, alone, strict=True))
         )
 
-    def constants(
-        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
-    ) -> Constants:
-        """Constants of `surrogate`."""
-        return self.single.constants(value, mean, variance, weight, power)
-
-    def surrogate(
-        self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
-    ) -> Array:
-        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
-        weight, nodes = constants
-        total = jnp.vdot(weight, self.tilted(value, mean, variance).log_normalizer)
-        return total if nodes is None else total + self.single.at_nodes(value, mean, nodes)
+    def pull(self, value: Array, mean: Array, variance: Array, weight: Array, *rest: Any) -> Pulls:
+        """Derivatives, see `Comparison.pull`; rows of lists have none but by the noise they share."""
+        alone = namespace(weight, self.number).where(self.number >= 0, 0.0, weight)
+        return joined(self.single.pull(value, mean, variance, alone, *rest), "single")
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of answers; that of a list is at its first row.

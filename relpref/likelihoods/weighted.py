@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from relpref.likelihoods.comparison import Comparison, Constants, OfComparison
+from relpref.likelihoods.comparison import Comparison, OfComparison
 from relpref.likelihoods.tilted import TiltedMoments
+from relpref.linalg.covariance import Pulls, joined
 
 
 class WeightedComparison(OfComparison):
@@ -61,14 +62,15 @@ class WeightedComparison(OfComparison):
         chosen.single, chosen.weight = self.single.rows(index), self.weight[index]
         return chosen
 
-    def constants(
-        self, value: Array, mean: Array, variance: Array, weight: Array, power: Any = 1.0
-    ) -> Constants:
-        """Constants of `surrogate`."""
-        return self.single.constants(value, mean, variance, weight, power * self.weight)
-
-    def surrogate(
-        self, value: Array, mean: Array, variance: Array, spread: Array, constants: Constants
-    ) -> Array:
-        """The surrogate, see `relpref.likelihoods.Comparison.surrogate`."""
-        return self.single.surrogate(value, mean, variance, spread, constants)
+    def pull(
+        self,
+        value: Array,
+        mean: Array,
+        variance: Array,
+        weight: Array,
+        power: Any = 1.0,
+        *rest: Any,
+    ) -> Pulls:
+        """Derivatives, see `Comparison.pull`."""
+        given = value, mean, variance, weight, power * self.weight, *rest
+        return joined(self.single.pull(*given), "single")

@@ -114,6 +114,13 @@ def ravel(values: Mapping[str, Any]) -> tuple[NDArray[np.float64], Callable[[Any
     return np.concatenate([np.empty(0), *flat]), back
 
 
+def summed_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """The sum of an array over the axes along which one of this shape was broadcast to it."""
+    array = array.sum(axis=tuple(range(array.ndim - len(shape))))
+    axes = tuple(at for at, size in enumerate(shape) if size == 1 < array.shape[at])
+    return array.sum(axis=axes, keepdims=True) if axes else array
+
+
 def block_diagonal(blocks: Any) -> Any:
     """The matrix with these blocks, one after the other."""
     blocks = list(blocks)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import accumulate, pairwise
-from operator import add
+from operator import add, or_
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -41,22 +41,19 @@ _EVALUATIONS = 5_000_000_000
 _SAMPLED = 400
 
 
-def by_path(tree: Any) -> Pulls:
-    """The leaves of a tree, by their paths."""
-    pairs, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {tuple(map(_key, path)): leaf for path, leaf in pairs}
+def at_path(tree: Any, path: tuple[str, ...]) -> Any:
+    """The array at a path."""
+    for name in path:
+        if isinstance(tree, Mapping):
+            tree = tree[name]
+        else:
+            tree = tree[int(name)] if isinstance(tree, tuple) else getattr(tree, name)
+    return tree
 
 
-def _key(entry: Any) -> str:
-    names = (getattr(entry, kind, None) for kind in ("name", "key", "idx"))
-    return str(next(name for name in names if name is not None))
-
-
-def _joined(field: str, pulls: Mapping[str, Pulls]) -> Pulls:
-    """Derivatives in the members of a field."""
-    return {
-        (field, name, *path): slope for name, each in pulls.items() for path, slope in each.items()
-    }
+def joined(slopes: Pulls, *start: str) -> Pulls:
+    """Derivatives in the arrays of what lies at a path, by whole paths."""
+    return {(*start, *path): slope for path, slope in slopes.items()}
 
 
 class Covariance(ABC):
@@ -65,7 +62,7 @@ class Covariance(ABC):
     A subclass has ``size`` and ``scaled``, and ``dense`` or, where there are too many values for a
     matrix, ``block`` and ``matmul``; everything else follows from these. It may have ``pull``, which
     takes symmetric weights W, shape (n, n), to the derivatives of Σ_ij W_ij K_ij in its arrays, by
-    their paths, see `by_path`. Then ``dense`` and ``pull`` work on NumPy arrays, too.
+    their paths, see `at_path`. Then ``dense`` and ``pull`` work on NumPy arrays, too.
     """
 
     is_matrix: ClassVar[bool] = False
@@ -236,7 +233,8 @@ class NamedSum(Covariance):
         return reduce(add, (part.dense() for part in self.parts.values()))
 
     def pull(self, weights: Any) -> Pulls:
-        return _joined("parts", {name: part.pull(weights) for name, part in self.parts.items()})
+        slopes = (joined(part.pull(weights), "parts", name) for name, part in self.parts.items())
+        return reduce(or_, slopes)
 
     def row_means(self, rows: Any) -> Any:
         return reduce(add, (part.row_means(rows) for part in self.parts.values()))
@@ -287,9 +285,11 @@ class BlockDiagonal(Covariance):
     def pull(self, weights: Any) -> Pulls:
         """Derivatives, see `Covariance`; the weights between blocks do not matter."""
         placed = enumerate(zip(self.blocks, self.slices, strict=True))
-        return _joined(
-            "blocks", {str(at): block.pull(weights[rows, rows]) for at, (block, rows) in placed}
+        slopes = (
+            joined(block.pull(weights[rows, rows]), "blocks", str(at))
+            for at, (block, rows) in placed
         )
+        return reduce(or_, slopes)
 
     def root(self) -> Factor:
         factors = [block.root() for block in self.blocks]
@@ -338,10 +338,8 @@ class Kronecker(Covariance):
         blocks, xp = weights.reshape(p, m, p, m), namespace(weights)
         of_left = xp.einsum("iajb,ab->ij", blocks, self.right.dense())
         of_right = xp.einsum("iajb,ij->ab", blocks, self.left.dense())
-        return {
-            **{("left", *path): slope for path, slope in self.left.pull(of_left).items()},
-            **{("right", *path): slope for path, slope in self.right.pull(of_right).items()},
-        }
+        left, right = self.left.pull(of_left), self.right.pull(of_right)
+        return joined(left, "left") | joined(right, "right")
 
     def root(self) -> Factor:
         left, right = self.left.root(), self.right.root()

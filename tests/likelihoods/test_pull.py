@@ -1,0 +1,130 @@
+"""Derivatives of likelihoods by hand, on arrays of NumPy and of JAX, against differences."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from relpref.likelihoods.comparison import (
+    Comparison,
+    DavidsonComparison,
+    GradedComparison,
+    LogisticComparison,
+    LogisticGradedComparison,
+    ProbitComparison,
+    SoftComparison,
+)
+from relpref.likelihoods.lists import ListComparison, ListSizes
+from relpref.likelihoods.weighted import WeightedComparison
+from relpref.linalg.arrays import summed_to
+
+SIZE = 7
+MEAN = np.array([-3.0, -0.4, 0.0, 0.3, 2.0, 9.0, -12.0])
+VARIANCE = np.array([0.3, 1.0, 4.0, 0.01, 2.0, 1.5, 0.8])
+SCALE, SHIFT = np.linspace(0.6, 2.0, SIZE), np.array(0.2)
+LAPSE = np.linspace(0.01, 0.3, SIZE)
+CHOICES, GRADES = np.array([0, 1, 1, 0, 1, 1, 0]), np.array([-1, 0, 2, 0, 1, -2, 1])
+ONE, TWO = np.array([0.4]), np.array([0.4, 1.3])
+
+
+def likelihoods() -> dict[str, tuple[Any, Any]]:
+    """Likelihoods with values of answers."""
+    gap, cases = np.zeros(SIZE), dict[str, tuple[Any, Any]]()
+    for name, lapse in (("", None), (" with lapses", LAPSE)):
+        more: dict[str, Any] = {"scale": SCALE, "shift": SHIFT, "lapse": lapse}
+        tie = np.clip(GRADES, -1, 1)
+        cases |= {
+            f"probit{name}": (ProbitComparison(gap, **more), CHOICES),
+            f"logistic{name}": (LogisticComparison(gap, **more), CHOICES),
+            f"ties{name}": (GradedComparison(gap, ONE, **more), tie),
+            f"grades{name}": (GradedComparison(gap, TWO, **more), GRADES),
+            f"logistic grades{name}": (LogisticGradedComparison(gap, TWO, **more), GRADES),
+            f"Davidson{name}": (DavidsonComparison(gap, ONE, **more), tie),
+        }
+    each = np.linspace(0.2, 0.6, SIZE)[:, None]
+    single = cases["ties"][0]
+    number = np.array([-1, -1, 0, 0, -1, -1, -1])
+    listed = ListComparison(single, number, CHOICES, 1 - CHOICES, ListSizes(1, 2, 3, False))
+    return cases | {
+        "a threshold for each answer": (GradedComparison(gap, each), np.clip(GRADES, -1, 1)),
+        "one scale": (LogisticComparison(gap, scale=np.array(1.2)), CHOICES),
+        "reports": (SoftComparison(gap, scale=SCALE, shift=SHIFT), np.linspace(0.05, 0.9, SIZE)),
+        "weights": (WeightedComparison(single, np.linspace(0.3, 3.0, SIZE)), cases["ties"][1]),
+        "lists": (listed, np.where(number < 0, cases["ties"][1], 1)),
+    }
+
+
+def leaves_of(likelihood: Any) -> set[str]:
+    inner = getattr(likelihood, "single", likelihood)
+    graded = {"thresholds"} if isinstance(inner, GradedComparison) else set()
+    return {"scale", "shift"} | graded | ({"lapse"} if inner.lapse is not None else set())
+
+
+def differences(likelihood: Any, leaf: str, total: Any) -> Any:
+    """Central differences of a function of the likelihood in each entry of a leaf of NumPy."""
+    before, step = np.array(getattr(likelihood, leaf), float), 1e-5
+    slopes = np.zeros(before.shape)
+    for place in np.ndindex(before.shape):
+        sides = []
+        for side in (step, -step):
+            moved = before.copy()
+            moved[place] += side
+            setattr(likelihood, leaf, moved)
+            sides.append(total())
+        slopes[place] = (sides[0] - sides[1]) / (2 * step)
+    setattr(likelihood, leaf, before)
+    return slopes
+
+
+CASES = list(likelihoods())
+# Reports are Gaussian, and rows of lists are not repeated.
+POWERS = {name: [1.0] * SIZE for name in ("reports", "lists")}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_differences(name: str) -> None:
+    """Of answers that were given once and of others."""
+    with jax.enable_x64(True):
+        likelihood, value = likelihoods()[name]
+        likelihood = jax.tree.map(np.asarray, likelihood)
+        weight = np.array([1.0, 0.5, 2.0, 1.0, 1.5, 1.0, 0.0])
+        power = np.array(POWERS.get(name, [2.5, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0]))
+        slopes = likelihood.pull(value, MEAN, VARIANCE, weight, power)
+        single = getattr(likelihood, "single", likelihood)
+
+        def total() -> float:
+            moments = likelihood.powered(value, MEAN, VARIANCE, power)
+            return float(weight @ moments.log_normalizer)
+
+        assert {path[-1] for path in slopes} == leaves_of(likelihood)
+        for path, slope in slopes.items():
+            assert isinstance(slope, np.ndarray | np.generic)
+            expected = differences(single, path[-1], total)
+            assert_allclose(slope, expected, rtol=1e-6, atol=1e-7, err_msg=str(path))
+
+
+@pytest.mark.parametrize("name", ["ties with lapses", "logistic", "weights"])
+def test_arrays_of_jax(name: str) -> None:
+    with jax.enable_x64(True):
+        likelihood, value = likelihoods()[name]
+        given = value, MEAN, VARIANCE, np.ones(SIZE)
+        by_numpy = jax.tree.map(np.asarray, likelihood).pull(*given)
+        by_jax = jax.tree.map(jnp.asarray, likelihood).pull(*map(jnp.asarray, given))
+        for path, slope in by_numpy.items():
+            assert_allclose(by_jax[path], slope, rtol=1e-9, atol=1e-10)
+
+
+def test_points() -> None:
+    """Far out, the derivatives of log p in each leaf."""
+    with jax.enable_x64(True):
+        for name, (likelihood, value) in likelihoods().items():
+            if not isinstance(likelihood, Comparison) or name == "reports":
+                continue
+            single, gap = jax.tree.map(np.asarray, likelihood), 3 * MEAN
+            for leaf, slope in single.slopes(value, gap).items():
+                expected = differences(single, leaf, lambda: single.log_at(value, gap).sum())
+                slope = summed_to(slope, expected.shape)
+                assert_allclose(slope, expected, rtol=1e-6, atol=1e-7, err_msg=f"{name}: {leaf}")
