@@ -127,7 +127,7 @@ class Comparison(TreeDistribution):
 
     def log_at(self, value: Array, gap: Array) -> Array:
         """The log probability at gaps, shape (..., m)."""
-        return self.point(value, gap).log_normalizer
+        return self.with_lapses(self.standard_log(value, (gap + self.shift) / self.scale), value)
 
     def _seen(self, value: Array, moments: TiltedMoments) -> TiltedMoments:
         """Moments by the gap, with lapses, from those of the standardized gap without."""
@@ -162,7 +162,7 @@ class Comparison(TreeDistribution):
 
     def answers(self, value: Array) -> tuple[Answer, Answer | None]:
         """The likelihood of a value, and that without lapses, None where there are none."""
-        answer = Answer(partial(self.point, value), partial(self.log_at, value))
+        answer = Answer(partial(self.point, value), partial(self.log_at, value), self.scale)
         if self.lapse is None:
             return answer, None
         plain = copy(self)
@@ -171,24 +171,31 @@ class Comparison(TreeDistribution):
 
     def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
         """Moments of powers p^n, see `tilted`; n is ``power``, shape () or (m,)."""
-        once = self.tilted(value, mean, variance)
-        if self.copied or (isinstance(power, float) and power == 1):
-            return once
         xp = namespace(mean, self.gap)
+        if self.copied or (isinstance(power, float) and power == 1):
+            return self.tilted(value, mean, variance)
         n, value = xp.broadcast_to(power, mean.shape), xp.broadcast_to(value, mean.shape)
         if xp is not np:
+            once = self.tilted(value, mean, variance)
             still, plain = jax.lax.stop_gradient(self).answers(value)
             moments = power_moments(self.answers(value)[0], n, mean, variance, still, plain)
             return TiltedMoments(
                 *(jnp.where(n == 1, *both) for both in zip(once, moments, strict=True))
             )
-        index = np.nonzero(n != 1)
-        if len(index[0]):
-            answer, plain = self.rows(index).answers(value[index])
-            some = power_moments(answer, n[index], mean[index], variance[index], None, plain)
-            for part, new in zip(once, some, strict=True):
+        moments = TiltedMoments(*np.empty((3, *mean.shape)))
+        for single in (True, False):
+            index = np.nonzero((n == 1) == single)
+            if not len(index[0]):
+                continue
+            rows, given = self.rows(index), (value[index], mean[index], variance[index])
+            some = rows.tilted(*given) if single else rows._powers(*given, n[index])
+            for part, new in zip(moments, some, strict=True):
                 part[index] = new
-        return once
+        return moments
+
+    def _powers(self, value: Array, mean: Array, variance: Array, n: Array) -> TiltedMoments:
+        answer, plain = self.answers(value)
+        return power_moments(answer, n, mean, variance, None, plain)
 
     def pull(
         self,
@@ -282,19 +289,23 @@ class Comparison(TreeDistribution):
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under a cavity of the standardized gap."""
+        xp = namespace(mean, self.gap)
 
         def answer(single: "Comparison") -> Answer:
             point = partial(single.standard_point, value)
-            return Answer(point, lambda z: point(z).log_normalizer)
+            return Answer(point, partial(single.standard_log, value), xp.ones(()))
 
-        xp = namespace(mean, self.gap)
         still = jax.lax.stop_gradient(self) if xp is jnp else self
         given = xp.ones_like(mean), mean, variance, answer(still)
-        return power_moments(answer(self), *given, logistic=True)
+        return power_moments(answer(self), *given)
 
     def standard_point(self, value: Array, z: Array) -> TiltedMoments:
         """The log probability and its derivatives at standardized gaps."""
         return self.standard(value, z, 0 * z)
+
+    def standard_log(self, value: Array, z: Array) -> Array:
+        """The log probability at standardized gaps."""
+        return self.standard_point(value, z).log_normalizer
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Chance of the next answer for a gap N(mean, variance): ``probability`` of the first."""
@@ -567,11 +578,10 @@ class LogisticGradedComparison(GradedComparison):
 
     standard = Comparison.standard
 
-    def standard_point(self, value: Array, z: Array) -> TiltedMoments:
-        """Closed form.
+    def _halves(self, value: Array, z: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Signs, ±z from the middle of the grade's interval, and half its width.
 
-        σ(z − a) − σ(z − b) = σ(z − a) σ(b − z) (1 − e^(a − b)), which is σ(z − a) where b is
-        infinite.
+        Also 1 where the interval ends, or else 0, and log(1 − e^(a − b)).
         """
         xp = namespace(z)
         grade, sign, start, end = self._interval(value, xp)
@@ -579,10 +589,22 @@ class LogisticGradedComparison(GradedComparison):
         center = xp.where(grade == 0, 0.0, xp.where(top, start, 0.5 * (start + end)))
         half = xp.where(top, 0.0, xp.where(grade == 0, end, 0.5 * (end - start)))
         log_share = xp.where(top, 0.0, xp.log(-xp.expm1(-2 * xp.where(top, 1.0, half))))
-        inner, z = xp.where(top, 0.0, 1.0), sign * z - center
-        up, down = sigmoid(z + half), sigmoid(half - z)
+        return sign, sign * z - center, half, xp.where(top, 0.0, 1.0), log_share
+
+    def standard_log(self, value: Array, z: Array) -> Array:
+        """Closed form.
+
+        σ(z − a) − σ(z − b) = σ(z − a) σ(b − z) (1 − e^(a − b)), which is σ(z − a) where b is
+        infinite.
+        """
+        _, z, half, inner, log_share = self._halves(value, z)
+        return log_sigmoid(z + half) + inner * log_sigmoid(half - z) + log_share
+
+    def standard_point(self, value: Array, z: Array) -> TiltedMoments:
+        sign, inside, half, inner, _ = self._halves(value, z)
+        up, down = sigmoid(inside + half), sigmoid(half - inside)
         return TiltedMoments(
-            log_sigmoid(z + half) + inner * log_sigmoid(half - z) + log_share,
+            self.standard_log(value, z),
             sign * (1 - up - inner * (1 - down)),
             up * (1 - up) + inner * down * (1 - down),
         )

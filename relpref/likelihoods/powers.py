@@ -23,6 +23,7 @@ class Answer(NamedTuple):
 
     point: Callable[[Array], TiltedMoments]  # log p and its derivatives
     log: Callable[[Array], Array]  # log p
+    scale: Array  # of the noise: p changes within it, shape () or (m,)
 
 
 # Logarithms of the factors by which the tilted density has fallen at an edge, and p^n.
@@ -31,8 +32,10 @@ _BEYOND = 120.0  # the last edge around the other modes, where there are lapses
 _REACH = 9.0  # sds of the cavity, to the last edge of p^n
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)  # of a panel
 _HALVED, _CLIMBED = 10, 40  # rounds, at most, of the searches for an edge and for a mode
-# Sds up to which the trapezoidal rule is used with logistic noise, and distances of its nodes.
-_NARROW, _SPACED = 3.0, 0.625
+# The trapezoidal rule is used where so many nodes on either side suffice. Their distance is in
+# units of the narrowest that p^n under the cavity can be, and at most that of the noise's scale,
+# from which the poles of log p are π/2 away at least; with lapses they are nearer.
+_EVEN, _SPACED, _WITH_LAPSES = 90, 0.6, 0.25
 _NEAR = 1e-2  # sds that a mode may be off
 _WEAK = 1e-7  # variance that an answer takes, below which derivatives at the mean are more exact
 
@@ -66,7 +69,6 @@ def power_moments(
     variance: Array,
     still: Answer | None = None,
     plain: Answer | None = None,
-    logistic: bool = False,
 ) -> TiltedMoments:
     """Moments of p^n under the cavity N(mean, variance), shape (m,) each.
 
@@ -81,11 +83,9 @@ def power_moments(
         ``answer`` without derivatives in parameters, for the places of nodes.
     plain : Answer, optional
         As ``still``, without lapses; None where there are none.
-    logistic : bool
-        Whether p has no pole within π of the real line, and n is 1: fewer nodes will do.
     """
     xp = namespace(mean, variance)
-    away, rule = nodes(still or answer, power, mean, variance, plain, logistic)
+    away, rule = nodes(still or answer, power, mean, variance, plain)
     # The nodes stay where they are if the mean moves.
     if xp is not np:
         away = away + (jax.lax.stop_gradient(mean) - mean)
@@ -135,7 +135,6 @@ def nodes(
     mean: Array,
     variance: Array,
     plain: Answer | None,
-    logistic: bool = False,
 ) -> tuple[Array, Array]:
     """Nodes, from the mean, and weights for integrals of the tilted density, shape (q, m) each."""
     xp = namespace(mean, variance)
@@ -162,11 +161,18 @@ def nodes(
     start = farthest / (1 + variance * power * xp.maximum(here.curvature, 0.0))
     distance = _climbed(lambda t: rise(smooth, t), start, farthest, False)
     center = side * distance
-    if logistic and xp is np and sd.max(initial=0.0) < _NARROW:
-        spacing = min(_SPACED / sd.max(initial=1.0), 0.5)
-        reach = int(np.ceil(_REACH / spacing))
-        away = center + sd * column(spacing * np.arange(-reach, reach + 1))
-        return away, spacing * sd + 0 * away
+    if xp is np:
+        closest = np.minimum(
+            _SPACED / np.sqrt(1 / variance + power / np.square(answer.scale)),
+            (_WITH_LAPSES if lapses else _SPACED) * answer.scale,
+        )
+        # From the mean with lapses, where the other mode is.
+        reach = _REACH * sd + (0.5 * distance if lapses else 0.0)
+        number = int(np.ceil(np.max(reach / closest, initial=1.0)))
+        if number <= _EVEN:
+            spacing, middle = reach / number, 0.5 * center if lapses else center
+            away = middle + spacing * column(np.arange(-number, number + 1))
+            return away, spacing + 0 * away
     levels = column([*_LEVELS, *_ONSET])[None]
     with_cavity = xp.arange(levels.shape[1]).reshape(levels.shape) < len(_LEVELS)
     sides = column([-1.0, 1.0])[:, None]

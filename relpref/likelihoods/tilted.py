@@ -267,7 +267,9 @@ def sigmoid(z: Array) -> Array:
 
 def log_sigmoid(z: Array) -> Array:
     """Log σ(z)."""
-    return special.log_expit(z) if namespace(z) is np else jax.nn.log_sigmoid(z)
+    if namespace(z) is np:  # SciPy's log_expit takes four times as long
+        return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
+    return jax.nn.log_sigmoid(z)
 
 
 _NARROW = 1e-2  # width times distance from 0 below which the series in the width is the more exact
