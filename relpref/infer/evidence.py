@@ -22,12 +22,12 @@ from relpref.infer.gradient import (
     dual_vector,
     filled,
     filled_pull,
+    knows_derivatives,
     noise_surrogates,
     powers,
     prior_surrogates,
-    slopes_of_answers,
-    knows_derivatives,
     pull_of_answers,
+    slopes_of_answers,
     tilted,
 )
 from relpref.infer.host_space import HostSpace
@@ -314,7 +314,7 @@ def surrogates(
 
 
 def prior_of(program: Program, reading: Reading, projection: bool = False) -> Prior:
-    """The prior of a program's reading, without dense blocks; with the matrix A if ``projection``."""
+    """The prior of a program's reading, without dense blocks; with A if ``projection``."""
     observations = reading.observations
     concave = [np.full(value.size, is_log_concave(term)) for term, value, _ in observations]
     return Prior(

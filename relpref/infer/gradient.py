@@ -101,7 +101,9 @@ def slopes_of_answers(
     """
     parts: list[Any] = []
     arrays = offset + mean, variance, weight, spread, *power
-    for likelihood, value, *cavity, weights, spreads, n in _cut(observations, *arrays, *_ONCE[len(power) :]):
+    for likelihood, value, *cavity, weights, spreads, n in _cut(
+        observations, *arrays, *_ONCE[len(power) :]
+    ):
         given = value, *cavity, weights, n
         if knows_derivatives(likelihood):
             parts.append(likelihood.pull(*given, spreads))

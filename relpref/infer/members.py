@@ -165,7 +165,7 @@ class OfMembers:
     def constants(
         self, value: Array, mean: Array, variance: Array, weight: Array, *power: Array
     ) -> tuple[Array, ...]:
-        """What `surrogate` holds."""
+        """Weights and powers that `surrogate` holds."""
         probability = self.known(value, mean, variance, *power).probability[:, self.members.row]
         return probability * weight, *power
 

@@ -7,7 +7,7 @@ draws of q vary little.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,7 @@ from relpref.compiled import float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.arrow import offset_and_noise
 from relpref.infer.call import Values
-from relpref.infer.gradient import filled, tilted
+from relpref.infer.gradient import filled, knows_derivatives, tilted
 from relpref.infer.large.problem import answered
 from relpref.infer.layout import Observation
 from relpref.infer.program import Program
@@ -152,37 +152,40 @@ def log_likelihoods(
     draws: Floats,
     sites: Sites | None = None,
     rng: np.random.Generator | None = None,
-    values: Values | None = None,
 ) -> Floats:
     """Log likelihoods of all answers at draws of the latent vector, shape (s,).
-
-    Each draw may have ``values`` of hyperparameters, if all answers are of `by_draws`.
 
     Where answers are in groups, effects ε of the groups are drawn from a distribution q that the
     ``sites`` of EP give, and the result is the log of p(answers, ε | u)/q(ε | u).
     """
     shape, layout, number = program.compiled, program.layout, len(draws)
+    observations: tuple[Observation, ...] = ()
+    if layout.portable and not layout.quadrature:
+        location, offset, observations = _answers(shape)
+    direct = all(knows_derivatives(likelihood) for likelihood, *_ in observations)
     # Numbers of draws are powers of two, so that few are traced.
     size = 1 << max(number - 1, 1).bit_length()
     block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(shape.layout.num_rows, 1)), size)
-    vectors = filled(draws, size, shape.layout.num_latents)
-    if by_draws(program):
-        given = {
-            name: np.resize(value, (size, *value.shape[1:]))
-            for name, value in (values or {}).items()
-        }
-        return np.asarray(_log_likelihoods(shape, block, vectors, given))[:number]
-    predictors = np.asarray(_predictors(shape, block, vectors))[:number]
-    total = np.zeros(len(draws))
+    lists = layout.ordered and bool(observations)
+    if not (direct and observations) and not (layout.integrated or lists):
+        vectors = filled(draws, size, shape.layout.num_latents)
+        return np.asarray(_log_likelihoods(shape, block, vectors))[:number]
+    if observations and program.rows is not None:
+        n, m = layout.num_latents, layout.num_rows
+        predictors = offset[:m] + program.rows.rows((draws - location[:n]).T).T
+    else:
+        vectors = filled(draws, size, shape.layout.num_latents)
+        predictors = np.asarray(_predictors(shape, block, vectors))[:number]
+    total = np.zeros(number)
     if layout.integrated:
         assert sites is not None and rng is not None
-        total, effects = _effects(program, predictors[:, : layout.num_rows], sites, rng)
-        predictors = filled(effects, *predictors.shape)
+        total, predictors = _effects(program, predictors[:, : layout.num_rows], sites, rng)
+    predictors = filled(predictors, number, shape.layout.num_rows)
     counts = np.array(shape.counts, np.float64)
-    if layout.ordered:
+    likelihood: Any
+    if lists:
         start = 0
-        likelihood: Any
-        for likelihood, value, count in observations_of(program):
+        for likelihood, value, count in observations:
             rows = slice(start, start + value.size)
             start += value.size
             if not hasattr(likelihood, "log_prob_of_lists"):
@@ -190,14 +193,33 @@ def log_likelihoods(
             first = likelihood.first_rows[likelihood.first_rows < value.size]
             sizes = likelihood.sizes
             together = MAX_PREDICTORS_OF_DRAWS // (sizes.lists * sizes.items * NODES + 1) + 1
-            for at in range(0, len(draws), together):
+            for at in range(0, number, together):
                 some = slice(at, at + together)
                 each = likelihood.log_prob_of_lists(value, predictors[some, rows])
                 total[some] += each[:, : len(first)] @ count[first]
             counts[rows] = np.where(likelihood.number >= 0, 0.0, counts[rows])
-    if np.any(counts):
-        at = filled(predictors, size, predictors.shape[1])
-        total = total + np.asarray(_log_likelihoods_at(shape, counts, block, at))[:number]
+    if direct and observations:
+        for at in range(0, number, block):
+            some = slice(at, at + block)
+            total[some] += _at_predictors(observations, counts, predictors[some])
+    elif np.any(counts):
+        at_draws = filled(predictors, size, predictors.shape[1])
+        total = total + np.asarray(_log_likelihoods_at(shape, counts, block, at_draws))[:number]
+    return total
+
+
+def _at_predictors(
+    observations: tuple[Observation, ...], counts: Floats, predictors: Floats
+) -> Floats:
+    """Log likelihoods at predictors, shape (s, m), by rows whose count is not 0."""
+    start, total = 0, np.zeros(len(predictors))
+    likelihood: Any
+    for likelihood, value, _ in observations:
+        rows = np.flatnonzero(counts[start : start + value.size])
+        alone = likelihood.single if hasattr(likelihood, "log_prob_of_lists") else likelihood
+        some = alone.rows(rows)
+        total += some.log_at(value[rows], predictors[:, start + rows]) @ counts[start + rows]
+        start += value.size
     return total
 
 
@@ -237,19 +259,9 @@ def _effects(
     return total, seen_by_rows[:, :-1]
 
 
-def by_draws(program: Program) -> bool:
-    """Whether log likelihoods need no effects of groups and no lists in NumPy."""
-    layout = program.layout
-    lists = layout.ordered and layout.portable and not layout.quadrature
-    return not (layout.integrated or lists)
-
-
 @lazy_jit(static_argnums=1)
-def _log_likelihoods(program: Program, block: int, draws: Array, values: Values) -> Array:
-    def at_draw(given: tuple[Array, Values]) -> Array:
-        return log_likelihood(program.at(given[1]), given[0])
-
-    return jax.lax.map(at_draw, (draws, values), batch_size=block)
+def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
+    return jax.lax.map(partial(log_likelihood, program), draws, batch_size=block)
 
 
 @lazy_jit(static_argnums=1)
@@ -259,13 +271,15 @@ def _predictors(program: Program, block: int, draws: Array) -> Array:
 
 def observations_of(program: Program) -> tuple[Observation, ...]:
     """Observed answers of a program whose hyperparameters are fixed, with arrays of NumPy."""
-    observations: tuple[Observation, ...] = _observations(program.compiled)
+    observations: tuple[Observation, ...] = _answers(program.compiled)[2]
     return observations
 
 
 @lazy_jit
-def _observations(program: Program) -> tuple[Observation, ...]:
-    return program.read().observations
+def _answers(program: Program) -> tuple[Array, Array, tuple[Observation, ...]]:
+    """Prior mean, predictors there, and the answers."""
+    reading = program.read()
+    return reading.location, reading.offset, reading.observations
 
 
 @lazy_jit(static_argnums=2)

@@ -21,7 +21,6 @@ from relpref.infer.assemble import Component
 from relpref.infer.program import Program
 from relpref.infer.reweighting import (
     MIN_EFFECTIVE,
-    by_draws,
     directions,
     log_likelihoods,
     observations_of,
@@ -201,9 +200,6 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
     component = np.searchsorted(ends, uniform[:, -1] * ends[-1])
     vectors = np.empty((len(noise), len(targets[0].location)))
     exact, mixture = np.empty((2, len(noise)))
-    # Features that move with hyperparameters would be computed for each draw, not each component.
-    first = targets[0].program
-    together = by_draws(first) and first.layout.constant_projection
     for at in np.unique(component):
         rows, target = component == at, targets[at]
         rank = len(target.root)
@@ -223,12 +219,7 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
         log_root = np.linalg.slogdet(target.root)[1]
         exact[rows] = log_prior + log_root - target.log_evidence - log_proposal
         mixture[rows] = log_mixture - log_proposal
-        if not together:
-            exact[rows] += log_likelihoods(target.program, vectors[rows], target.sites, rng)
-    if together:
-        fixed = [target.program.fixed for target in targets]
-        values = {name: np.stack([each[name] for each in fixed])[component] for name in fixed[0]}
-        exact += log_likelihoods(first, vectors, values=values)
+        exact[rows] += log_likelihoods(target.program, vectors[rows], target.sites, rng)
     sequence = np.repeat(np.arange(_SEQUENCES), number)
     return _Draws(vectors, exact, mixture, sequence)
 

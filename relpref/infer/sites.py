@@ -94,7 +94,8 @@ class Problem(NamedTuple):
     # n of the likelihoods p^n that have one site each, shape (m,), of which a row stands for
     # counts/n; empty if n is 1 for all rows.
     power: tuple[Array, ...] = ()
-    # From cavities, weights, spreads and powers to the derivatives by the answers, see `relpref.infer.gradient.slopes_of_answers`.
+    # From cavities, weights, spreads and powers to the derivatives by the answers, see
+    # `relpref.infer.gradient.slopes_of_answers`.
     slopes: Callable[..., tuple[Any, ...]] | None = None
 
 

@@ -136,7 +136,7 @@ class Stationary(ABC):
     def correlation(self, squared: Array) -> Array:
         """The kernel, elementwise, from r²; 1 at 0."""
 
-    def derivatives(self, squared: Floats) -> tuple[Floats, Floats]:
+    def derivatives(self, squared: Any) -> tuple[Any, Any]:
         """First and second derivative of `correlation` in r², elementwise.
 
         Override it where `correlation` is not smooth in r² at 0; the second may be any number
@@ -410,7 +410,7 @@ def cross_distances(rows: Array, columns: Array) -> Array:
     return xp.maximum(norms - 2 * rows @ columns.T, 0.0)
 
 
-def safe_sqrt(squared: Array) -> Array:
+def safe_sqrt(squared: Any) -> Any:
     """Square root whose gradient at 0 is 0 instead of infinite.
 
     The gradient is right for functions that are even in the root.

@@ -38,7 +38,7 @@ from relpref.linalg import (
     real,
 )
 from relpref.linalg.arrays import namespace
-from relpref.linalg.covariance import Pulls
+from relpref.linalg.covariance import Pulls, joined
 
 
 class Features(NamedTuple):
@@ -114,12 +114,9 @@ class KernelCovariance(Covariance):
 
     def pull(self, weights: Any) -> Pulls:
         slopes = self._applied(self.kernel.pull, weights)
-        of_values = {
-            ("values", name): self.scale * slope
-            for name, slope in slopes.items()
-            if name in self.values
-        }
-        return {("scale",): namespace(weights).vdot(weights, self._unit()), **of_values}
+        of_values = {(name,): self.scale * slopes[name] for name in self.values}
+        total = namespace(weights).vdot(weights, self._unit())
+        return {("scale",): total} | joined(of_values, "values")
 
     def matmul(self, vectors: Any) -> Any:
         return self.without_matrix.matmul(vectors)

@@ -236,12 +236,12 @@ class Comparison(TreeDistribution):
             share = share * (by_nodes * power * weight)[rows]
             for name, slope in single.slopes(value[rows], z).items():
                 each = _weighted(slope, share).sum(axis=0)
-                whole = xp.zeros((*mean.shape, *each.shape[1:]))
+                slopes = xp.zeros((*mean.shape, *each.shape[1:]))
                 if xp is np:
-                    whole[rows] = each
+                    slopes[rows] = each
                 else:
-                    whole = each.reshape(whole.shape)
-                totals[name] = totals.get(name, 0.0) + whole
+                    slopes = each.reshape(slopes.shape)
+                totals[name] = totals.get(name, 0.0) + slopes
         return {
             (name,): summed_to(total, np.shape(getattr(self, name)))
             for name, total in totals.items()
@@ -496,10 +496,9 @@ class GradedComparison(Comparison):
             (xp.exp(self.log_density(x) - total) / self.scale)[..., None] for x in (lower, upper)
         )
         number, grade = np.arange(1, self.strengths + 1), xp.asarray(grade)[..., None]
-        return (
-            (number == grade + 1) * (at_upper + (grade == 0) * at_lower)
-            - (number == grade) * at_lower
-        )
+        return (number == grade + 1) * (at_upper + (grade == 0) * at_lower) - (
+            number == grade
+        ) * at_lower
 
     def _interval(self, value: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
         """Grades, signs, and the standardized ends of the grades' intervals."""
@@ -646,17 +645,17 @@ class DavidsonComparison(GradedComparison):
         )
 
     def threshold_slopes(self, value: Array, gap: Array) -> Array:
-        """By ν: log p is log ν of a tie, or ±z/2, less the log of e^(z/2) + e^(−z/2) + ν."""
+        """Derivatives by ν: log p is log ν or ±z/2, less the log of e^(z/2) + e^(−z/2) + ν."""
         xp = namespace(gap, self.gap)
         half, total = 0.5 * (gap + self.shift) / self.scale, self.log_at(value, gap)
         ratio = self.thresholds[..., 0] / self.scale
         log_nu, plain = xp.log(xp.expm1(ratio)), copy(self)
         plain.lapse = None
-        own = plain.log_at(value, gap)
+        meant = plain.log_at(value, gap)
         tie = xp.exp(log_nu - xp.logaddexp(xp.logaddexp(half, -half), log_nu))
         slope = ((value == 0) - tie) / (-xp.expm1(-ratio) * self.scale)
         if self.lapse is not None:
-            slope = slope * xp.exp(xp.log1p(-self.lapse) + own - total)
+            slope = slope * xp.exp(xp.log1p(-self.lapse) + meant - total)
         return slope[..., None]
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:

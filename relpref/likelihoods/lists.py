@@ -154,7 +154,7 @@ class ListComparison(OfComparison):
         )
 
     def pull(self, value: Array, mean: Array, variance: Array, weight: Array, *rest: Any) -> Pulls:
-        """Derivatives, see `Comparison.pull`; rows of lists have none but by the noise they share."""
+        """Derivatives, see `Comparison.pull`; rows of lists have those by the noise they share."""
         alone = namespace(weight, self.number).where(self.number >= 0, 0.0, weight)
         return joined(self.single.pull(value, mean, variance, alone, *rest), "single")
 

@@ -35,7 +35,8 @@ _HALVED, _CLIMBED = 10, 40  # rounds, at most, of the searches for an edge and f
 # The trapezoidal rule is used where so many nodes on either side suffice. Their distance is in
 # units of the narrowest that p^n under the cavity can be, and at most that of the noise's scale,
 # from which the poles of log p are π/2 away at least; with lapses they are nearer.
-_EVEN, _SPACED, _WITH_LAPSES = 90, 0.6, 0.25
+_EVEN, _SPACED = 90, 0.6
+_EVEN_WITH_LAPSES, _SPACED_WITH_LAPSES = 250, 0.25
 _NEAR = 1e-2  # sds that a mode may be off
 _WEAK = 1e-7  # variance that an answer takes, below which derivatives at the mean are more exact
 
@@ -164,12 +165,12 @@ def nodes(
     if xp is np:
         closest = np.minimum(
             _SPACED / np.sqrt(1 / variance + power / np.square(answer.scale)),
-            (_WITH_LAPSES if lapses else _SPACED) * answer.scale,
+            (_SPACED_WITH_LAPSES if lapses else _SPACED) * answer.scale,
         )
         # From the mean with lapses, where the other mode is.
         reach = _REACH * sd + (0.5 * distance if lapses else 0.0)
         number = int(np.ceil(np.max(reach / closest, initial=1.0)))
-        if number <= _EVEN:
+        if number <= (_EVEN_WITH_LAPSES if lapses else _EVEN):
             spacing, middle = reach / number, 0.5 * center if lapses else center
             away = middle + spacing * column(np.arange(-number, number + 1))
             return away, spacing + 0 * away

@@ -56,6 +56,10 @@ class WeightedComparison(OfComparison):
         """The log of p^w and its derivatives at gaps."""
         return TiltedMoments(*(self.weight * part for part in self.single.point(value, gap)))
 
+    def log_at(self, value: Array, gap: Array) -> Array:
+        """The log of p^w at gaps, shape (..., m)."""
+        return self.weight * self.single.log_at(value, gap)
+
     def rows(self, index: Any) -> "WeightedComparison":
         """The answers of some rows."""
         chosen = copy(self)

@@ -60,9 +60,9 @@ class Covariance(ABC):
     """A symmetric positive semidefinite n x n matrix K, evaluated on demand.
 
     A subclass has ``size`` and ``scaled``, and ``dense`` or, where there are too many values for a
-    matrix, ``block`` and ``matmul``; everything else follows from these. It may have ``pull``, which
-    takes symmetric weights W, shape (n, n), to the derivatives of Σ_ij W_ij K_ij in its arrays, by
-    their paths, see `at_path`. Then ``dense`` and ``pull`` work on NumPy arrays, too.
+    matrix, ``block`` and ``matmul``; everything else follows from these. It may have ``pull``,
+    which takes symmetric weights W, shape (n, n), to the derivatives of Σ_ij W_ij K_ij in its
+    arrays, by their paths, see `at_path`. Then ``dense`` and ``pull`` take NumPy arrays, too.
     """
 
     is_matrix: ClassVar[bool] = False
