@@ -12,11 +12,13 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import ndtr
 from numpyro import handlers
+from numpyro.distributions.constraints import real
 from numpyro.distributions.transforms import biject_to
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS
+from relpref.infer.gaussians import is_gaussian
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
@@ -124,7 +126,7 @@ class Site(NamedTuple):
     shape: tuple[int, ...]
     observed: bool
     gaussian: bool
-    process: bool
+    process: bool  # whether it is a GaussianProcess, and only one
     integrated: bool  # see `is_integrated`
     support: Any
     plated: bool
@@ -149,6 +151,7 @@ def survey(call: Call) -> tuple[Site, ...]:
             if site["type"] != "sample":
                 continue
             base, likelihood, problem = unwrap(site["fn"]), None, None
+            gaussian = is_gaussian(base)
             if site["is_observed"]:
                 try:
                     likelihood = as_likelihood(base)
@@ -159,7 +162,8 @@ def survey(call: Call) -> tuple[Site, ...]:
                             "engines "
                             f"take one number each; {NUTS}"
                         )
-            process = isinstance(base, GaussianProcess)
+            elif not gaussian and getattr(base.support, "base_constraint", None) is real:
+                problem = f"its vectors are not known to be Gaussian; {NUTS}"
             leaves, structure = jax.tree.flatten(base)
             again = vars(jax.tree.unflatten(structure, leaves))
             described = Site(
@@ -167,8 +171,8 @@ def survey(call: Call) -> tuple[Site, ...]:
                 kind=type(base).__name__,
                 shape=tuple(jnp.shape(site["value"])),
                 observed=site["is_observed"],
-                gaussian=process or isinstance(base, dist.Normal | dist.MultivariateNormal),
-                process=process,
+                gaussian=gaussian,
+                process=isinstance(base, GaussianProcess) and site["fn"].shape() == base.shape(),
                 integrated=is_integrated(site),
                 support=base.support,
                 plated=bool(site["cond_indep_stack"]),

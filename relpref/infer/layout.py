@@ -15,10 +15,9 @@ from relpref.data import PreferenceData
 from relpref.data.padding import declares_padding
 from relpref.infer.call import Model, Values
 from relpref.infer.spaces import Map
-from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood
 from relpref.likelihoods.tilted import unwrap
-from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
+from relpref.linalg import BlockDiagonal, require_memory
 
 MATRICES = 4  # number of matrices of the size of a prior covariance that are needed at once
 
@@ -145,19 +144,3 @@ class Reading(NamedTuple):
     observations: tuple[Observation, ...]  # at a latent vector of zeros
     log_prior: Array  # log density of the hyperparameters in the unconstrained space
     noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
-
-
-def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
-    """Mean and covariance operator of a Gaussian site's values, laid out as one vector."""
-    base, shape = unwrap(distribution), distribution.shape()
-    size = int(np.prod(shape))
-    if isinstance(base, GaussianProcess):
-        return jnp.zeros(size), base.covariance
-    if isinstance(base, dist.Normal):
-        location, scale = (
-            jnp.broadcast_to(real(x), shape).reshape(size) for x in (base.loc, base.scale)
-        )
-        return location, Dense(jnp.diag(jnp.square(scale)))
-    return jnp.broadcast_to(real(base.loc), shape).reshape(size), Dense(
-        real(base.covariance_matrix)
-    )

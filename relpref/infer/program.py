@@ -23,12 +23,12 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS, AnySite, Doubt
 from relpref.infer.arrow import Arrow, Kind
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
+from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.jaxprs import reached
 from relpref.infer.layout import (
     Layout,
     Observation,
     Reading,
-    gaussian_parts,
     may_be_padded,
     require_memory_for,
     shared_noise,
@@ -181,11 +181,10 @@ class Program:
             call, arrays = Call.split(model, args, kwargs)
             sites = survey(call)
         free = [s for s in sites if not (s.observed or s.integrated or s.support.is_discrete)]
-        latents = [site for site in free if site.process or site.kind == "MultivariateNormal"]
+        latents = [site for site in free if site.gaussian and site.support.event_dim]
         if not latents:
             raise UnsupportedProgramError(
-                "the program has no site of a GaussianProcess or MultivariateNormal distribution, "
-                "of which a posterior could be made"
+                "the program has no site of a Gaussian vector, of which a posterior could be made"
             )
         layout = Layout(
             tuple((site.name, site.shape) for site in latents),
@@ -421,9 +420,9 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
             "pass data with answers (data.without_answers() removes them)"
         )
     for site in sites.values():
-        if site.problem is not None:
+        if site.problem is not None and site.name not in fixed:
             raise UnsupportedProgramError(
-                f"observed site {site.name!r} ({site.kind}): {site.problem}"
+                f"{'observed ' * site.observed}site {site.name!r} ({site.kind}): {site.problem}"
             )
         if not site.observed and site.support.is_discrete:
             raise UnsupportedProgramError(

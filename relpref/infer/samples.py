@@ -16,7 +16,8 @@ from relpref.compiled import float64
 from relpref.errors import DataError
 from relpref.infer.assemble import choose
 from relpref.infer.call import Call, Model, Values
-from relpref.infer.layout import MATRICES, Layout, gaussian_parts
+from relpref.infer.gaussians import gaussian_parts
+from relpref.infer.layout import MATRICES, Layout
 from relpref.kernels import GaussianProcess
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
