@@ -162,7 +162,11 @@ def survey(call: Call) -> tuple[Site, ...]:
                             "engines "
                             f"take one number each; {NUTS}"
                         )
-            elif not gaussian and getattr(base.support, "base_constraint", None) is real:
+            elif (
+                not gaussian
+                and getattr(base.support, "base_constraint", None) is real
+                and type(base).__module__.startswith("numpyro.")
+            ):
                 problem = f"its vectors are not known to be Gaussian; {NUTS}"
             leaves, structure = jax.tree.flatten(base)
             again = vars(jax.tree.unflatten(structure, leaves))

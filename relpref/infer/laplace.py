@@ -10,7 +10,7 @@ from jax.tree_util import Partial
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Approximation, evaluate
-from relpref.infer.gradient import dual_vector, tilted
+from relpref.infer.gradient import at_points, dual_vector
 from relpref.infer.joint import Around, half_trace, heights, slope_along
 from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known
 from relpref.likelihoods import TiltedMoments
@@ -234,7 +234,7 @@ def _pull_of_answers(
     *rest: Any,
 ) -> Array:
     *among, moving = rest
-    moments = tilted(moving.observations, moving.offset, value, point)
+    moments = at_points(moving.observations, moving.offset, value, point)
     total: Any = 0.0
     if among:  # of rows that are taken together
         each = (value[:, None], np.ones(1)), half_trace(value, *among), slope_along(value, response)

@@ -645,11 +645,15 @@ def _probe(
 def median(site: Values) -> Array:
     """Unconstrained median of a site's prior.
 
-    Without a quantile function it is the prior's mean, or the site's value where that is infinite.
+    Without a quantile function it is the prior's mean, or the site's value where there is none.
     """
     prior, middle = site["fn"], prior_quantile(site["fn"], 0.5)
     into = biject_to(prior.support).inv
     if middle is not None:
         return into(middle)
-    mean, value = into(prior.mean), into(site["value"])
+    value = into(site["value"])
+    try:
+        mean = into(prior.mean)
+    except NotImplementedError:
+        return value
     return jnp.where(jnp.isfinite(mean), mean, value)

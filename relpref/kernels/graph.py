@@ -114,9 +114,9 @@ class KernelCovariance(Covariance):
 
     def pull(self, weights: Any) -> Pulls:
         slopes = self._applied(self.kernel.pull, weights)
-        of_values = {(name,): self.scale * slopes[name] for name in self.values}
+        of_values: Pulls = {(name,): self.scale * slopes[name] for name in self.values}
         total = namespace(weights).vdot(weights, self._unit())
-        return {("scale",): total} | joined(of_values, "values")
+        return {("scale",): total, **joined(of_values, "values")}
 
     def matmul(self, vectors: Any) -> Any:
         return self.without_matrix.matmul(vectors)

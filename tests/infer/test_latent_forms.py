@@ -268,6 +268,19 @@ def test_other_families_are_refused_by_their_names(family: str, beside: bool) ->
         fit(EP, draw)
 
 
+def test_a_correlation_matrix_is_a_hyperparameter() -> None:
+    """Its prior knows neither quantiles nor a mean."""
+
+    def draw(amplitude: Any) -> Any:
+        factor = numpyro.sample("factor", dist.LKJCholesky(ITEMS, 2.0))
+        normals = dist.MultivariateNormal(0.0, scale_tril=amplitude * factor)
+        with numpyro.plate("rater", RATERS):
+            return numpyro.sample("f", normals)[0]
+
+    factor = fit(EP, draw, **OPTIONS[1]).hyperparameters["factor"]
+    assert_allclose(np.sum(np.square(factor), axis=1), 1.0)
+
+
 def test_other_families_may_be_fixed() -> None:
     def draw(amplitude: Any) -> Any:
         return numpyro.sample("f", normal(ZEROS[0], amplitude * MATRIX)) + numpyro.sample(
