@@ -252,7 +252,7 @@ def test_two_items_have_one_gap(make: Any, prose: Any) -> None:
     belief = GaussianBelief(np.array([0.3, -0.3]), np.eye(2) / 2)  # Φ(0.6) = 0.7257
     text = prose(make(data, belief=belief, parts=parts, hyperparameters={}))
     assert (
-        "Nobody leads clearly: the best may be any of 2 items. a is the best with a probability of 73%."
+        "Nobody leads clearly: the best may be either of 2 items. a is the best with a probability of 73%."
         in text
     )
     assert "a is better than b with a probability of 73%." in text and "27%" in text
