@@ -325,16 +325,16 @@ def _edges_of_tables(
                 f"{table.name}: the table has no rows; give an edge or leave the relation out"
             )
         source = items.locate(table.labels("source"), table.cell("source"), remedy)
-        known = (label in items.positions for label in table.labels("target"))
+        among_items = (label in items.positions for label in table.labels("target"))
         if targets is not items:
             table.refuse(
                 "target",
-                np.array(list(known)),
+                np.array(list(among_items)),
                 " is an item, but a bipartite relation links items to something else; if items "
                 'link to each other use kind="directed" or "undirected", otherwise rename the '
                 "targets",
             )
-        elif not any(known):
+        elif not any(among_items):
             remedy = (
                 'if the targets are something else, such as groups, use kind="bipartite" (on the '
                 "command line NAME=FILE:bipartite)"
