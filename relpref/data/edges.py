@@ -325,13 +325,19 @@ def _edges_of_tables(
                 f"{table.name}: the table has no rows; give an edge or leave the relation out"
             )
         source = items.locate(table.labels("source"), table.cell("source"), remedy)
+        among_items = (label in items.positions for label in table.labels("target"))
         if targets is not items:
             table.refuse(
                 "target",
-                np.array([label in items.positions for label in table.labels("target")]),
+                np.array(list(among_items)),
                 " is an item, but a bipartite relation links items to something else; if items "
                 'link to each other use kind="directed" or "undirected", otherwise rename the '
                 "targets",
+            )
+        elif not any(among_items):
+            remedy = (
+                'if the targets are something else, such as groups, use kind="bipartite" (on the '
+                "command line NAME=FILE:bipartite)"
             )
         target = targets.locate(table.labels("target"), table.cell("target"), remedy)
         if "weight" in table.frame.columns:

@@ -177,9 +177,7 @@ class Question:
                     for name in ("chance", "moments", "side")
                 }
                 predictive = predictive._replace(log_score=scores, **unknown)
-            single = np.isnan(self._repeated)
-            scores = np.where(single, predictive.log_score, self._repeated)
-            predictive = predictive._replace(log_score=scores)
+            predictive = self._with_copies(predictive, weights)
             # Decisions of a classifier that were not reached do not count.
             scores = np.where(predictive.count > 0, predictive.log_score, 0.0)
             leaving = np.zeros_like(scores)
@@ -189,6 +187,20 @@ class Question:
             if self.integrated:
                 self._set_log_evidence(leaving)
             return predictive._replace(leaving=leaving[:, self.block])
+
+    def _with_copies(self, predictive: Predictive, weights: Floats) -> Predictive:
+        """Put the scores of repeated answers into a prediction, and into the chances of their side.
+
+        The chances of the other sides keep their ratio.
+        """
+        single = np.isnan(self._repeated)
+        scores = np.where(single, predictive.log_score, self._repeated)
+        more = np.sum(weights * (np.exp(scores) - np.exp(predictive.log_score)), axis=0)
+        given = predictive.side == np.array([[1], [0], [-1]])
+        rest = np.sum(np.where(given, 0.0, predictive.chance), axis=0)
+        less = np.divide(more, rest, out=0 * more, where=rest > 0)
+        chance = np.where(given, predictive.chance + more, predictive.chance * (1 - less))
+        return predictive._replace(log_score=scores, chance=chance)
 
     def _leave_copies(self) -> None:
         """Compute predictions of one of the n answers of a row, given the n − 1 others.

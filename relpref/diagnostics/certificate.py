@@ -290,7 +290,7 @@ def _of_weights(
     if table is None:
         size = posterior.full.size
         many = f"which with {size} dimensions happens even where every mean and sd is right"
-        cause = many if size > _MANY else "the posterior may be right or wrong"
+        cause = many if size > _MANY else "which may be right or wrong"
         words = {"cause": cause, "facts": facts, "limit": threshold(number), "least": MIN_EFFECTIVE}
         return Certificate._of(
             f"{'doubtful' if k_hat <= 1 else 'failed'} reliability", numbers, **words
@@ -303,7 +303,9 @@ def _of_weights(
         return Certificate._of(case, numbers, facts=facts, least=_MIN_DRAWS)
     engine, at = posterior.engine, " at its hyperparameters"
     if posterior.hyperparameter_draws:
-        engine, at = f"{engine}, averaged over hyperparameters,", ", hyperparameters included,"
+        held = ", ".join(posterior.info.get("held", ()))
+        which = f"hyperparameters other than {held}" if held else "hyperparameters"
+        engine, at = f"{engine}, averaged over hyperparameters,", f", {which} included,"
     shifts, ratios = table["shift"].abs(), table["sd_ratio"]
     worst = int(np.argmax(shifts.to_numpy()))
     ends = dict.fromkeys(f"{end:.2f}" for end in (ratios.min(), ratios.max()))

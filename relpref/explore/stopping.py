@@ -46,6 +46,8 @@ class ExpectedGain:
         questions are left.
     top : int, optional
         Number of best items to be known, instead of the order of all.
+    few : bool
+        Whether too few questions are left, although each is expected to gain something.
     """
 
     answers: int
@@ -56,6 +58,7 @@ class ExpectedGain:
     missing: int | None = None
     stalled: bool = False
     top: int | None = None
+    few: bool = False
 
     @property
     def gain(self) -> float:
@@ -90,6 +93,8 @@ class ExpectedGain:
         after = f"{counted(self.answers, 'more answer')} would {change}."
         if self.enough():
             return f"{now}: you can stop here. {after}"
+        if self.few:
+            return f"{now}; {after} The new pairs are too few to reach {goal}."
         if self.stalled:
             return f"{now}; {after} That is too slow to say when {goal} is reached."
         if self.missing is None:
@@ -180,16 +185,26 @@ def expected_gain(
         if number in (0, answers, asked)
     }
     now, left = shares[0] or 1.0, chosen.left
-    missing, stalled = _outlook(shares[asked] / now, asked, goal / now, min(soon, left), left)
-    all_items = chosen.posterior.data.num_items == posterior.data.num_items
-    return ExpectedGain(answers, shares[0], shares[answers], all_items, goal, missing, stalled, top)
+    missing, slow = _outlook(shares[asked] / now, asked, goal / now, min(soon, left))
+    few = missing is not None and missing > left
+    return ExpectedGain(
+        answers,
+        shares[0],
+        shares[answers],
+        all_items=chosen.posterior.data.num_items == posterior.data.num_items,
+        goal=goal,
+        missing=None if few else missing,
+        stalled=slow or few,
+        top=top,
+        few=few,
+    )
 
 
-def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple[int | None, bool]:
-    """Estimate the number of missing answers, and whether more will not reach the goal.
+def _outlook(end: float, asked: int, goal: float, soon: int) -> tuple[int | None, bool]:
+    """Estimate the number of missing answers, and whether more gain too little.
 
     The shares are relative to now: ``end`` after ``asked`` answers, and ``goal``. The next ``soon``
-    answers must gain something, and there can be at most ``left``.
+    answers must gain something.
     """
     if goal >= 1:
         return 0, False
@@ -198,7 +213,7 @@ def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple
     # w/(1 + a/b)²: b by the share after the answers that were looked at.
     b = asked / (max(end, 1e-12) ** -0.5 - 1)
     missing = b * (goal**-0.5 - 1)
-    if 1 - (1 + soon / b) ** -2 < _MIN_GAIN or missing > left:
+    if 1 - (1 + soon / b) ** -2 < _MIN_GAIN:
         return None, True
     return int(np.ceil(missing)), False
 

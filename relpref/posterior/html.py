@@ -37,10 +37,12 @@ def ranking_html(
     low, high = numbers.min(initial=0), numbers.max(initial=0)
     places = 6 + (_WIDTH - 12) / ((high - low) or 1.0) * (numbers - low)
     full, short = names_of(shown)
+    # A narrow page breaks names, not numbers.
+    broken = 'style="white-space: normal; overflow-wrap: anywhere"'
     columns = {
         "": range(1, len(shown) + 1),
         " ": [
-            f'<span title="{escape(label(name))}">{escape(label(text))}</span>'
+            f'<span title="{escape(label(name))}" {broken}>{escape(label(text))}</span>'
             for name, text in zip(full, short, strict=True)
         ],
         "mean": map(signed, shown["mean"]),
@@ -58,7 +60,7 @@ def ranking_html(
         columns["best"] = map(percent, shown["p_best"])
     hidden = len(table) - len(shown)
     more = f" The first {len(shown)} of {len(table):,} are shown." if hidden else ""
-    left_aligned = 'style="text-align: left; overflow-wrap: anywhere"'
+    left_aligned = 'style="text-align: left; white-space: nowrap"'
     head = "".join(f"<th {left_aligned}>{escape(title)}</th>" for title in columns)
     cells = [[f"<td {left_aligned}>{cell}</td>" for cell in column] for column in columns.values()]
     rows = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))

@@ -214,7 +214,8 @@ def lead(ranking: pd.DataFrame, named: Callable[[int], str], nouns: str) -> str:
     best = [f"is the best with a probability of {percent(chance)}." for chance in chances]
     if number == 1:
         return f"{first[0]} leads: it {best[0]}"
-    leading = f"Nobody leads clearly: the best may be any of {integer(number)} {nouns}."
+    each = "either" if number == 2 else "any"
+    leading = f"Nobody leads clearly: the best may be {each} of {integer(number)} {nouns}."
     if number < min(len(best), _MANY):
         leading = f"{listed(first)} lead: one of them {best[number - 1]}"
     return f"{leading} {first[0]} {best[0]}"

@@ -42,7 +42,7 @@ def contents(posterior: ClassPosterior, *_: object) -> Contents:
     subject = Subject(posterior)
     quality, uncertain = _quality(subject), _uncertain(subject)
     unknown, shown = (uncertain, None) if isinstance(uncertain, str) else ("", uncertain)
-    doubts = {**quality.facts, "posterior": posterior, "unknown": unknown}
+    doubts = {**quality.facts, "unknown": unknown}
     chapters = [
         shown,
         Chapter("Keep in mind", "classes.html:caveats", doubts, front=True),

@@ -25,6 +25,7 @@ from relpref.report.words import OURS, Words
 _MOST_ROWS = 40
 _MEMBERS = 3  # shown of many members, with the smallest and with the largest values
 _LONGEST_READING = 400
+_SHARES = ("lapse", "linear_share")  # at most 1, unlike intervals of a few smoothed points
 _NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "items themselves"}
 
 
@@ -142,12 +143,14 @@ def hyperparameters(posterior: Any, words: Words = OURS) -> Chapter | None:
             text, interval = plain(numbers[entry]), ""
             if columns.size:
                 lower, upper = interval_of(columns[:, entry], posterior.belief.weights, 0.9)
+                if kind in _SHARES:
+                    upper = min(upper, 1.0)
                 interval = f"{plain(lower)} to {plain(upper)}"
             reading = words(_reading(posterior, part, kind, float(numbers[entry])))
             cells = map(cell, (name, owners[entry], text, interval))
             rows.append((*cells, cell(reading, _LONGEST_READING)))
         meanings.append(words(_meaning(posterior, part, kind)))
-    headings = ("Name", "~Of", ">Value", "~>90% interval", "Reading")
+    headings = ("Name", "Of", ">Value", "~>90% interval", "~Reading")
     table = zip(headings, zip(*rows[:_MOST_ROWS], strict=True), strict=True)
     facts = {
         "posterior": posterior,

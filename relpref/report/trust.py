@@ -104,8 +104,8 @@ class Checked:
         posterior: Any = self.posterior
         if not posterior.converged:
             return "the computation did not converge"
-        if answers and posterior.kind == "utilities" and not posterior.data.num_answers:
-            return "there are no answers"
+        if answers and posterior.kind == "utilities" and posterior.data.num_answers < 2:
+            return "there are no others to predict them from"
         size = posterior.belief.size
         return f"with {size} unknowns that takes long" if most is not None and size > most else ""
 
@@ -123,6 +123,7 @@ class Checked:
         """Facts for the macros ``certificate`` and ``predicted``."""
         held, certificate = self.held_out, self.certificate
         facts: dict[str, Any] = {
+            "posterior": self.posterior,
             "why": self.why,
             "certificate": certificate,
             "wrong": None,  # whether a mean or an interval is wrong; None without a table

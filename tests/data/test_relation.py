@@ -363,7 +363,8 @@ def test_unusable_relations_are_refused(relation: Any, message: Any) -> None:
 @pytest.mark.parametrize(
     ("relation", "message"),
     [
-        (table("a-b, a-cc"), r"row 1 .*column 'target': 'cc' is not.*nearest: 'c'"),
+        (table("a-b, a-cc"), r"row 1 .*column 'target': 'cc' is not.*nearest: 'c'; correct"),
+        (table("a-europe, b-asia"), "'europe' is not .*such as groups, use kind=\"bipartite\""),
         (nx.path_graph(["a", "b", "x"]), "node 2: 'x' is not the label of an item"),
         (nx.union(nx.path_graph(["a", "b"]), nx.empty_graph(["y"])), "'y' is not"),
         (

@@ -22,6 +22,7 @@ from scipy.stats import multivariate_normal, norm
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import Certificate, certify
+from relpref.diagnostics.certificate import _of_weights
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
 from relpref.infer.reweighting import log_evidences_of, reweighted_moments
@@ -416,6 +417,23 @@ def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
         assert abs(found.log_evidence - posterior.log_evidence) <= 0.1
 
 
+def test_hyperparameters_that_were_kept_are_named() -> None:
+    table = pd.DataFrame(
+        {"shift": 0.02, "shift_error": 0.01, "sd_ratio": 1.0, "sd_ratio_error": 0.01}, index=["a"]
+    )
+    numbers = {"k_hat": 0.3, "ess": 2000.0, "num_samples": 4000, "table": table}
+    mixture: Any = SimpleNamespace(
+        engine="EP",
+        hyperparameter_draws={"attributes_amplitude": np.ones(2)},
+        info={"held": ["attributes_lengthscale"]},
+        r_hat=None,
+        effective_draws=None,
+    )
+    found = _of_weights(mixture, table, numbers)
+    assert found.verdict == "good"
+    assert "hyperparameters other than attributes_lengthscale included, no" in found.sentence
+
+
 @pytest.mark.slow
 def test_a_mixture_is_certified_with_its_hyperparameters() -> None:
     rng = np.random.default_rng(0)
@@ -426,7 +444,7 @@ def test_a_mixture_is_certified_with_its_hyperparameters() -> None:
     posterior = EP(xpgp).run(0, data, individual=False)
     found = certify(posterior)
     assert found.verdict == "good"
-    assert "hyperparameters included" in found.sentence
+    assert ", hyperparameters included," in found.sentence
     assert found.table is not None
     belief: Any = posterior.belief
     assert_allclose(found.table["mean"], belief.centred().mean())  # all components, not the 25

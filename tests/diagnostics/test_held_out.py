@@ -168,14 +168,17 @@ def test_one_of_equal_answers_against_integration(counts: tuple[int, int]) -> No
     rows = pd.DataFrame(answers, columns=["winner", "loser", "count"]).query("count > 0")
     data = PreferenceData.from_tables(["a", "b"], rows)
     posterior: Any = EP(xpgp, fixed={"individual_amplitude": 2.0}).run(0, data)
-    found = leave_one_out(posterior).table
+    held_out = leave_one_out(posterior)
+    found = held_out.table
     gap = np.linspace(-40, 40, 400_001)
     for row, score in enumerate(found["log_score"]):
         sign = 1 if found["winner"][row] == "a" else -1
         log = -(gap**2) / 16 + counts[0] * log_ndtr(gap) + counts[1] * log_ndtr(-gap)
         exact = logsumexp(log) - logsumexp(log - log_ndtr(sign * gap))
         assert score == pytest.approx(exact, abs=1e-6 if counts[1] == 0 else 0.05)
-        assert found["probability"][row] == pytest.approx(found["p_first"][row], abs=0.03)
+        assert found["probability"][row] == pytest.approx(found["p_first"][row], rel=1e-12)
+    assert_allclose(found["p_first"] + found["p_second"], 1.0, rtol=1e-12)
+    assert held_out.summary()["baseline"]["log_loss"] == pytest.approx(np.log(2))
 
 
 def test_what_moves_is_what_moves_without_the_answer(posterior: UtilityPosterior) -> None:

@@ -165,6 +165,8 @@ def test_little_to_gain_is_not_enough(make: Any) -> None:
         make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)), pairs=[(3, 4), (5, 6)]
     )
     assert few.answers == 2 and few.stalled and few.missing is None
+    assert few.few and "too slow" not in few.sentence
+    assert few.sentence.endswith("The new pairs are too few to reach the goal of 10%.")
 
 
 def test_the_best_may_be_known_when_the_order_is_not(make: Any) -> None:

@@ -15,7 +15,7 @@ from relpref.kernels import HiddenCommonCause, Linear, Matern52, Precomputed, Re
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp
 from relpref.posterior.base import Parts
-from relpref.posterior.gaussian import GaussianBelief
+from relpref.posterior.gaussian import GaussianBelief, MixtureBelief
 from relpref.posterior.origin import Origin
 from relpref.report.page import render
 
@@ -74,7 +74,7 @@ def test_utilities_as_chances(make: Any, prose: Any) -> None:
     chance = ndtr(centred.mean()[0] / np.sqrt(1 + centred.sd()[0] ** 2))
     assert f"and it beats an average item in {100 * chance:.0f} of 100 answers" in prose(posterior)
     certain = make(belief=GaussianBelief(np.array([50.0, *np.zeros(7)]), np.eye(8)))
-    assert "in >99 of 100 answers" in prose(certain)
+    assert "in more than 99 of 100 answers" in prose(certain)
     assert "average item" not in prose(
         make(origin=None)
     )  # nobody knows how answers follow from utilities
@@ -252,7 +252,7 @@ def test_two_items_have_one_gap(make: Any, prose: Any) -> None:
     belief = GaussianBelief(np.array([0.3, -0.3]), np.eye(2) / 2)  # Φ(0.6) = 0.7257
     text = prose(make(data, belief=belief, parts=parts, hyperparameters={}))
     assert (
-        "Nobody leads clearly: the best may be any of 2 items. a is the best with a probability of 73%."
+        "Nobody leads clearly: the best may be either of 2 items. a is the best with a probability of 73%."
         in text
     )
     assert "a is better than b with a probability of 73%." in text and "27%" in text
@@ -339,6 +339,18 @@ def test_what_is_said_of_other_searches(make: Any, prose: Any) -> None:
         and "M. D. Hoffman and A. Gelman (2014)" in drawn
     )
     assert "R-hat 1.01" in drawn
+
+
+def test_a_share_is_at_most_one(make: Any, prose: Any) -> None:
+    draws = {"attributes_linear_share": np.linspace(0.3, 0.99, 20)}
+    weights = np.linspace(0.1, 1.9, 20) / 20
+    single = make().belief
+    belief = MixtureBelief(
+        np.repeat(single.locations, 20, axis=0), np.repeat(single.scales, 20, axis=0), weights
+    )
+    values = {**make().hyperparameters, "attributes_linear_share": 0.8}
+    text = prose(make(belief=belief, hyperparameters=values, hyperparameter_draws=draws))
+    assert " to 1.00 " in text
 
 
 def test_held_and_given_hyperparameters_have_no_interval(make: Any, prose: Any, read: Any) -> None:

@@ -112,6 +112,10 @@ def test_certificates_in_plain_words(make: Any, prose: Any) -> None:
         "and intervals are 0.97 to "
         "1.04 times as wide as they should be. The check in detail k-hat 0.3."
     ) in good
+    assert "was kept" not in good
+    info = {**make().info, "held": ["attributes_lengthscale"]}
+    held = prose(make(info=info), certify=Certificate("good", "k-hat 0.3", **weights))
+    assert "That is at the values near which attributes_lengthscale was kept: where other" in held
     wrong = dict(
         weights, table=table.assign(shift=[0.02, -0.6], shift_error=0.01, sd_ratio_error=0.01)
     )
