@@ -1,6 +1,6 @@
 """Schema of answers: the type and the reader of each column, and who won, read from a table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -253,6 +253,11 @@ class Form:
     columns: tuple[str, ...]
     rows: str = ""
 
+    @property
+    def outcome(self) -> str:
+        """The column that says who was preferred."""
+        return self.columns[-1]
+
 
 FORMS = (
     Form(("winner", "loser")),
@@ -262,6 +267,15 @@ FORMS = (
     Form(("list", "item", "place"), "orders"),
     Form(("choice", "item", "chosen"), "choices"),
 )
+
+
+def form_of(columns: Collection[Any]) -> Form:
+    """Return the form that most of the columns of a table belong to, the earlier of equal ones."""
+    pairs = not {"winner", "loser", "first", "second"}.isdisjoint(columns)
+    forms = [form for form in FORMS if not (pairs and form.rows)]
+    return max(forms, key=lambda form: len({*form.columns} & {*columns}))
+
+
 # Answers are sorted, and equal ones merged, by these columns in this order, other than the counts.
 COLUMNS = {
     column.name: column
