@@ -20,6 +20,7 @@ from relpref.data.tables import (
     as_table,
     check_columns,
     check_repeats,
+    column_option,
     hold_one_set,
     is_path,
     known_names,
@@ -365,6 +366,9 @@ def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.
         "leave the cell empty if the item is below all others, such as one that did not finish, "
         "or drop the row"
     )
+    if (places == 0).any():
+        option = column_option({"score": table.called("place")})
+        remedy += f"; if 0 is the best, say {option} and better='low' (--better low)"
     table.refuse("place", places < 1, f" is no place, which start at 1; {remedy}")
     wrong = (np.bincount(numbers) < 2) | (np.bincount(numbers, np.isfinite(places)) == 0)
     reason = "orders nothing; give at least two items, one with a place"

@@ -20,6 +20,7 @@ from relpref.data.readings import (
     CODED,
     COUNTED,
     DECIDED,
+    DEGREES,
     DOUBTFUL,
     FALSE,
     GOALS,
@@ -34,6 +35,7 @@ from relpref.data.readings import (
     TIE_NAMES,
     TIES,
     TRUE,
+    UNSURE,
     VOID,
     Reading,
     Sheet,
@@ -52,11 +54,14 @@ _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)
 _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
 ).fullmatch
-_GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa")
+_GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa"), ("hruns", "vruns")
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
 _SCORES = {"first_score", "second_score"}
 _THIRD = {"2": "3", "b": "c", "second": "third"}
+_TIE_OR_VOID = (
+    " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
+)
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
@@ -244,15 +249,23 @@ def _read(
 ) -> Iterator[Outcome]:
     """Yield the ways to read each of some columns as outcomes, in all cells."""
     for column in columns:
-        bad = np.array([" ".join(words(cell)) in BOTH_BAD for cell in sheet.cells(column)])
+        cells = [" ".join(words(cell)) for cell in sheet.cells(column)]
+        bad, unsure = (np.isin(cells, list(said)) for said in (BOTH_BAD, UNSURE))
+        void = (bad & (sheet.both_bad == "drop")) | (unsure & (sheet.unsure == "drop"))
         described = f"the outcome {sheet.table.called(column)!r}"
         if bad.any():
             described += f" (both were bad {bad.sum()} times: {sheet.both_bad})"
+        if unsure.any():
+            described += f" (unsure {unsure.sum()} times: {sheet.unsure})"
+        if any(not DEGREES.isdisjoint(cell.split()) for cell in cells):
+            described += " (how strongly is not read)"
         # Only the name of a column tells that it holds outcomes if all of them are ties.
         plainly = depth > 1 or {"winner", "result"} & sheet.named
         for names, codes in tried_outcomes(sheet, pair, everything, column, depth):
             if _fits(codes, not plainly):
-                codes = np.where(bad & (sheet.both_bad == "drop"), _VOID, codes)
+                neither = codes == 0
+                sheet.table.refuse(column, unsure & neither & (not sheet.unsure), _TIE_OR_VOID)
+                codes = np.where(void & neither, _VOID, codes)
                 yield Outcome(described, codes, (column,), names)
 
 
@@ -277,7 +290,7 @@ def tried_outcomes(
     distinct = [re.sub(r"^([01]),5$", r"\1.5", plain(cell)) for cell in distinct]
     labels = {plain(label) for label in {*sheet.cells(pair.first), *sheet.cells(pair.second)}}
     distinct, strengths = zip(*(_verdict(cell, labels) for cell in distinct), strict=True)
-    common = np.array([_common(cell, labels) for cell in distinct])
+    common = np.array([_common(cell, labels, TIES | UNSURE) for cell in distinct])
     by_label, by_result = {"winner": column}, {"result": column}
     named, ways = sheet.named & {"winner", "result"}, list[tuple[dict[str, Any], Codes]]()
 
@@ -342,17 +355,18 @@ def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
     """Return the words of a cell without those that say nothing of a side."""
     if is_numeric([cell]):
         return cell
-    return " ".join(word for word in words(cell) if word in sides or word not in (*BESIDE, *rest))
+    beside = BESIDE | DEGREES | {*rest}
+    return " ".join(word for word in words(cell) if word in sides or word not in beside)
 
 
-def _common(cell: str, labels: set[str]) -> float:
+def _common(cell: str, labels: set[str], ties: Collection[str] = TIES) -> float:
     """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
     said = {cell, " ".join(words(cell)), _side(cell, ())}
     if cell == "":
         return np.nan
     if said & VOID and cell not in labels:
         return _VOID
-    return 0.0 if said & (TIES | BOTH_BAD) and cell not in labels else np.inf
+    return 0.0 if said & (BOTH_BAD | {*ties}) and cell not in labels else np.inf
 
 
 def _margin(cell: str) -> float:

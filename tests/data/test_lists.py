@@ -344,8 +344,8 @@ def test_a_file_of_orders_has_other_names_and_raters(tmp_path: Path) -> None:
             for place in ("0", "-1", "0.5")
         ),
         (
-            "list,item,place\n1,a,1\n1,b,second\n",
-            "line 3, column 'place': 'second' is not a number",
+            "list,item,place\n1,a,1\n1,b,behind\n",
+            "line 3, column 'place': 'behind' is not a number",
         ),
         # A pair is at the line of its list.
         ("list,item,place\n1,a,1\n1,b,2\n2,a,1\n2,z,2\n", r"answers\.csv, line 4.*'z'"),
