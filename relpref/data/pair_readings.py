@@ -57,7 +57,7 @@ _SCORE = re.compile(
 _GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa"), ("hruns", "vruns")
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
-_SCORES = {"first_score", "second_score"}
+_SCORES = ("first_score", "second_score")
 _THIRD = {"2": "3", "b": "c", "second": "third"}
 _TIE_OR_VOID = (
     " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
@@ -219,7 +219,7 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list
     if chosen := [name for name in ("winner", "result") if name in sheet.named]:
         return [name for name in chosen if name not in pair[:2]], [], []
     exact, similar, others = list[Any](), list[Any](), list[Any]()
-    if _SCORES <= sheet.named:
+    if sheet.named & {*_SCORES}:
         return exact, similar, others
     sides = set(pair.marker)
     twins = {end for side in side_pairs(sheet, SIDES, sheet.columns) for end in side[:2]}
@@ -385,14 +385,14 @@ def _goals(sheet: Sheet) -> Iterator[Outcome]:
         for side in side_pairs(sheet, SIDES + _GOALS, sheet.columns)
         if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
-    if _SCORES <= sheet.named:
-        sides = [("first_score", "second_score")]
+    if sheet.named & {*_SCORES}:
+        sides = [_SCORES] if {*_SCORES} <= sheet.named else []
     for ends in sides:
         cells = [*map(sheet.cells, ends)]
         if all(map(is_numeric, cells)):
             first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
             described = f"the result of {ends[0]!r} and {ends[1]!r}"
-            names = dict(zip(("first_score", "second_score"), ends, strict=True))
+            names = dict(zip(_SCORES, ends, strict=True))
             yield Outcome(described, np.sign(first - second), ends, names)
 
 
@@ -476,7 +476,7 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
 def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
     """Return pairs with the columns of their form, and tie if there are ties."""
     names = dict(zip(pair[:2], _DECIDED if pair.decided else _PAIR, strict=True))
-    others = {"winner", "loser", "result", "probability", "tie"} & {*table.frame.columns}
+    others = {*_PAIR, *_DECIDED, "result", "probability", "tie"} & {*table.frame.columns}
     read = table.rename({name: f"other {name}" for name in others - {*names}} | names)
     columns: dict[str, Any] = {"tie": codes == 0} if (codes == 0).any() else {}
     columns |= {"strength": np.abs(codes).astype(int)} if (np.abs(codes) > 1).any() else {}

@@ -31,11 +31,12 @@ SIDES = _both(
     first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite,
     izquierda derecha, home away, home vis, home visitor, home guest, home road, host guest,
     host visitor, h a, h g, heim gast, heim auswarts, local visitante, mandante visitante,
-    casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, red blue, rot
-    blau, rouge bleu, rojo azul, r b, white black, w b, weiss schwarz, blanc noir, blancs noirs,
-    blanche noire, blancas negras, bianco nero, visitor opponent, team opponent, team opp,
-    player opponent, v o, aff neg, pro con, affirmative negative, proposition opposition, gov
-    opp, premier deuxieme, erste zweite, erster zweiter, primero segundo, for against
+    casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, domicile
+    visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, weiss
+    schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, bianco nero, visitor
+    opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, affirmative
+    negative, proposition opposition, gov opp, premier deuxieme, erste zweite, erster
+    zweiter, primero segundo, for against
     """
 )
 # The same, where the first of them is the better one.
