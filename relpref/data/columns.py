@@ -37,7 +37,7 @@ class Rows:
 
     table: Table
     items: LabelIndex
-    ends: tuple[str, str]
+    ends: tuple[str, ...]
     first: Positions
     second: Positions
     before: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -252,6 +252,11 @@ class Form:
 
     columns: tuple[str, ...]
     rows: str = ""
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The columns of the two items of a pair."""
+        return self.columns[:2]
 
     @property
     def outcome(self) -> str:

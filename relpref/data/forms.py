@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -130,27 +130,18 @@ def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
     """Return the label of every item in a table of answers, row by row, with repeats."""
     if _form(table).rows:
         return table.labels("item")
-    ends = (table.labels(name) for name in pair_table(table, covariates).ends)
-    return list(chain.from_iterable(zip(*ends, strict=True)))
+    pairs, form = pair_table(table, covariates)
+    return list(chain.from_iterable(zip(*map(pairs.labels, form.ends), strict=True)))
 
 
-class Pairs(NamedTuple):
-    """A table with a row for each pair, and which of its columns hold the items and the outcome."""
-
-    table: Table
-    ends: tuple[str, str]  # the columns of the two items
-    outcome: str  # the column that says who was preferred
-    notes: tuple[str, ...]
-
-
-def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
-    """Turn a table of answers into one of pairs, and find out which form it has.
+def pair_table(table: Table, covariates: Sequence[str] = ()) -> tuple[Table, Form]:
+    """Turn a table of answers into one of pairs, and return its form, too.
 
     Columns that are missing, or that this form cannot have, are refused.
     """
     form, columns = _form(table), {*table.frame.columns}
     if form.rows:
-        return Pairs(_pairs_of_lists(table, form, covariates), _WINNER_FORM, "place", ())
+        return _pairs_of_lists(table, form, covariates), FORMS[0]
     if "list" in columns and not table.neighbors:
         raise DataError(
             f"{table.name}: a table of pairs has no column 'list'; write a list as rows with the "
@@ -169,18 +160,17 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
         )
     optional = [name for name, column in COLUMNS.items() if column.fits(form.outcome)]
     optional += [*known_columns(covariates), *(["list"] if table.neighbors else [])]
-    allowed, ends = tuple(name for name in optional if name not in form.columns), form.columns[:2]
-    notes = check_columns(table, form.columns, allowed, _OF_PAIRS, _fitting(table, ends))
-    return Pairs(table, ends, form.outcome, notes)
+    allowed = tuple(name for name in optional if name not in form.columns)
+    notes = check_columns(table, form.columns, allowed, _OF_PAIRS, _fitting(table, form.ends))
+    return replace(table, notes=(*table.notes, *notes)), form
 
 
-def apart_note(pairs: Pairs, first: Any, second: Any) -> tuple[str, ...]:
+def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> tuple[str, ...]:
     """Return a note if the two columns of items share no label: one may not hold items.
 
     The columns are refused if the user has named only one of them. ``first`` and ``second`` are the
     positions of the items, shape (m,).
     """
-    table, ends = pairs.table, pairs.ends
     named = sum(end in table.given for end in ends)
     # A few answers may share none where no other column can be meant; choices have losers that
     # never win.
@@ -197,7 +187,7 @@ def apart_note(pairs: Pairs, first: Any, second: Any) -> tuple[str, ...]:
     return (f"{note}: no item is in both, so see whether both hold items",)
 
 
-def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
+def _fitting(table: Table, ends: tuple[str, ...]) -> Callable[[str, Any], bool]:
     """Return a function of two names: whether its second column may be the missing first one.
 
     It judges by the cells. A column of items must share labels with the other column of items, and
@@ -265,26 +255,28 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
             f"{table.name}: all items of each list are tied, so they order nothing; leave such "
             "lists out"
         )
-    for name in shared:
-        _refuse_several(table, name, group)
     _, first, size = np.unique(numbers, return_index=True, return_counts=True)
+    for name in shared:
+        cells = pd.factorize(table.frame[name].map(trimmed))[0]
+        reason = f" is not the {name} of the first row of its {group}; a {group} has one"
+        table.refuse(name, cells != cells[first[numbers]], reason)
     if "shown_first" in shared:
         wrong = ~table.blank("shown_first") & (size[numbers] > 2)
         reason = "the effect of being shown first in a list is unknown; leave the cell blank"
         refuse_first(wrong, lambda row: f"{table.place(row)}: {reason}")
     silent = len(first) - len(np.unique(numbers[above]))
     rows = first[numbers[above]]
-    cells = {name: table.frame[name].to_numpy(dtype=object) for name in (*shared, *covariates)}
     columns: dict[str, Any] = {
         "winner": label_column(items).take(above),
         "loser": label_column(items).take(below),
         "list": label_column(names).take(above),
-        **{name: cells[name][rows] for name in shared},
+        **{name: table.frame[name].to_numpy(dtype=object)[rows] for name in shared},
     }
     if tie.any():  # cells of a file are text
         columns["tie"] = np.where(tie, "true", "false") if table.text else tie
     for name in covariates:
-        columns |= {f"{name}_winner": cells[name][above], f"{name}_loser": cells[name][below]}
+        cells = table.frame[name].to_numpy(dtype=object)
+        columns |= {f"{name}_winner": cells[above], f"{name}_loser": cells[below]}
     used = {*form.columns, *shared, *covariates}
     unused = [column for column in all_columns if column not in used]
     notes = [f"the rows were read as {form.rows}"] if table.name != _RANKINGS else []
@@ -296,17 +288,6 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
         given={**table.given, **dict.fromkeys(_WINNER_FORM, table.called("item"))},
         notes=(*table.notes, *notes),
         neighbors=True,
-    )
-
-
-def _refuse_several(table: Table, name: str, group: str) -> None:
-    """Refuse a list whose rows differ in the column ``name``; ``group`` is the column of lists."""
-    cells, lists = (table.frame[column].map(trimmed) for column in (name, group))
-    first = cells.groupby(lists, sort=False).transform("first")
-    table.refuse(
-        name,
-        np.asarray((cells != first) & ~(cells.isna() & first.isna())),
-        f" is not the {name} of the first row of its {group}; a {group} has one",
     )
 
 
