@@ -257,9 +257,11 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
         )
     _, first, size = np.unique(numbers, return_index=True, return_counts=True)
     for name in shared:
-        cells = pd.factorize(table.frame[name].map(trimmed))[0]
+        cells = table.frame[name].map(trimmed)
+        like = cells.iloc[first[numbers]].set_axis(cells.index)
+        differ = np.asarray((cells != like) & ~(cells.isna() & like.isna()))
         reason = f" is not the {name} of the first row of its {group}; a {group} has one"
-        table.refuse(name, cells != cells[first[numbers]], reason)
+        table.refuse(name, differ, reason)
     if "shown_first" in shared:
         wrong = ~table.blank("shown_first") & (size[numbers] > 2)
         reason = "the effect of being shown first in a list is unknown; leave the cell blank"

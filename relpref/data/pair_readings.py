@@ -50,6 +50,8 @@ from relpref.errors import DataError
 # second was; NaN for a blank, -inf for a void answer, and inf for a cell that is not read.
 Codes = Floats
 _VOID = -np.inf
+# The columns, by the names used here, that choose a way to read a column, and its codes.
+Way = tuple[Mapping[str, Any], Codes]
 _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
 _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
@@ -277,7 +279,7 @@ def _fits(codes: Codes, least: float = 1) -> bool:
 
 def tried_outcomes(
     sheet: Sheet, pair: Pair, everything: Sequence[Pair], column: Any, depth: int
-) -> list[tuple[dict[str, Any], Codes]]:
+) -> list[Way]:
     """Return the codes of a column in each way that is tried, infinite where a cell is not read.
 
     Cells are labels of their row or words for the two sides; with a ``depth`` of 1, results of the
@@ -292,9 +294,9 @@ def tried_outcomes(
     distinct, strengths = zip(*(_verdict(cell, labels) for cell in distinct), strict=True)
     common = np.array([_common(cell, labels, TIES | UNSURE) for cell in distinct])
     by_label, by_result = {"winner": column}, {"result": column}
-    named, ways = sheet.named & {"winner", "result"}, list[tuple[dict[str, Any], Codes]]()
+    named, ways = sheet.named & {"winner", "result"}, list[Way]()
 
-    def add(read: Callable[[str], float], columns: dict[str, Any] = by_result) -> None:
+    def add(read: Callable[[str], float], columns: Mapping[str, Any] = by_result) -> None:
         codes = np.array([*map(read, distinct)])
         ways.append((columns, np.where(np.isfinite(codes), codes * strengths, common)[at]))
 

@@ -333,6 +333,14 @@ def test_a_file_of_orders_has_other_names_and_raters(tmp_path: Path) -> None:
         PreferenceData.from_tables(answers=file, columns=columns)
 
 
+def test_cells_of_lists_that_cannot_be_compared_by_hash_are_refused() -> None:
+    table = pd.DataFrame(
+        {"list": [1, 1], "item": ["a", "b"], "place": [1, 2], "rater": [["x"]] * 2}
+    )
+    with pytest.raises(DataError, match="cannot be hashed"):
+        read(table)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
