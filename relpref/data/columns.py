@@ -1,6 +1,6 @@
 """Schema of answers: the type and the reader of each column, and who won, read from a table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,7 +37,7 @@ class Rows:
 
     table: Table
     items: LabelIndex
-    ends: tuple[str, str]
+    ends: tuple[str, ...]
     first: Positions
     second: Positions
     before: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -253,6 +253,16 @@ class Form:
     columns: tuple[str, ...]
     rows: str = ""
 
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The columns of the two items of a pair."""
+        return self.columns[:2]
+
+    @property
+    def outcome(self) -> str:
+        """The column that says who was preferred."""
+        return self.columns[-1]
+
 
 FORMS = (
     Form(("winner", "loser")),
@@ -262,6 +272,15 @@ FORMS = (
     Form(("list", "item", "place"), "orders"),
     Form(("choice", "item", "chosen"), "choices"),
 )
+
+
+def form_of(columns: Collection[Any]) -> Form:
+    """Return the form that most of the columns of a table belong to, the earlier of equal ones."""
+    pairs = not {"winner", "loser", "first", "second"}.isdisjoint(columns)
+    forms = [form for form in FORMS if not (pairs and form.rows)]
+    return max(forms, key=lambda form: len({*form.columns} & {*columns}))
+
+
 # Answers are sorted, and equal ones merged, by these columns in this order, other than the counts.
 COLUMNS = {
     column.name: column

@@ -335,10 +335,10 @@ def read_comparisons(
         return replace(_none(), strengths=before.strengths), ()
     labels = {"raters": before.raters, "groups": before.groups}
     as_they_are = ChainMap[Any, Any](items.positions, *map(dict.fromkeys, labels.values()))
-    pairs = pair_table(answer_table(value, columns, names, as_they_are, options), names)
-    table, remedy = pairs.table, "correct the label, add it to the items, or drop the row"
+    table, form = pair_table(answer_table(value, columns, names, as_they_are, options), names)
+    remedy = "correct the label, add it to the items, or drop the row"
     first, second = (
-        items.locate(table.labels(name), table.cell(name), remedy) for name in pairs.ends
+        items.locate(table.labels(name), table.cell(name), remedy) for name in form.ends
     )
     refuse_first(
         first == second,
@@ -347,9 +347,9 @@ def read_comparisons(
             "the row"
         ),
     )
-    notes = [*table.notes, *pairs.notes, *apart_note(pairs, first, second)]
-    rows = Rows(table, items, pairs.ends, first, second, labels)
-    notes += read_outcome(rows, pairs.outcome)
+    notes = [*table.notes, *apart_note(table, form.ends, first, second)]
+    rows = Rows(table, items, form.ends, first, second, labels)
+    notes += read_outcome(rows, form.outcome)
     read_columns(rows)
     rows.columns.setdefault("count", np.ones(len(first), dtype=np.int64))
     what: tuple[Covariate, ...] = ()

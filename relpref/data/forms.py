@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, did_you_mean, listed, refuse_first, shown
-from relpref.data.columns import COLUMNS, FORMS, Rows
+from relpref.data.columns import COLUMNS, FORMS, Form, Rows, form_of
 from relpref.data.covariates import with_sides
 from relpref.data.labels import LabelIndex, label_column, trimmed
 from relpref.data.recognition import ASIDE, ends_of, hints, recognized
@@ -20,6 +20,7 @@ from relpref.data.tables import (
     as_table,
     check_columns,
     check_repeats,
+    column_option,
     hold_one_set,
     is_path,
     known_names,
@@ -32,15 +33,9 @@ from relpref.options import OPTIONS
 NAME, _RANKINGS = "answers", "rankings"
 _FEW = 10  # answers
 _WINNER_FORM, _PAIR_FORM = ("winner", "loser"), ("first", "second")
-# What the rows of tables of lists are called in messages, by their required columns.
-_LISTS = {form.columns: form.rows for form in FORMS if form.rows}
-_OPTIONAL = {
-    outcome: [name for name, column in COLUMNS.items() if column.fits(outcome)]
-    for outcome in ("loser", "winner", "result", "probability", "place")
-}
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
 _OF_PAIRS = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ)
-KNOWN = (*_OF_PAIRS, *dict.fromkeys(chain(*_LISTS)))
+KNOWN = tuple(dict.fromkeys(chain(_OF_PAIRS, *(form.columns for form in FORMS))))
 # Names of the columns of the items that were shown, beside best and worst.
 _SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
 
@@ -133,71 +128,49 @@ def answer_table(
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
     """Return the label of every item in a table of answers, row by row, with repeats."""
-    form = _list_form(table)
-    if form is None:
-        ends = (table.labels(name) for name in pair_table(table, covariates).ends)
-        return list(chain.from_iterable(zip(*ends, strict=True)))
-    _check_list_form(table, form)
-    return table.labels("item")
+    if _form(table).rows:
+        return table.labels("item")
+    pairs, form = pair_table(table, covariates)
+    return list(chain.from_iterable(zip(*map(pairs.labels, form.ends), strict=True)))
 
 
-class Pairs(NamedTuple):
-    """A table with a row for each pair, and which of its columns hold the items and the outcome."""
-
-    table: Table
-    ends: tuple[str, str]  # the columns of the two items
-    outcome: str  # the column that says who was preferred
-    notes: tuple[str, ...]
-
-
-def pair_table(table: Table, covariates: Sequence[str] = ()) -> Pairs:
-    """Turn a table of answers into one of pairs, and find out which form it has.
+def pair_table(table: Table, covariates: Sequence[str] = ()) -> tuple[Table, Form]:
+    """Turn a table of answers into one of pairs, and return its form, too.
 
     Columns that are missing, or that this form cannot have, are refused.
     """
-    form = _list_form(table)
-    if form is not None:
-        table = _pairs_of_lists(table, form, covariates)
-        return Pairs(table, _WINNER_FORM, "place", ())
-    columns = set(table.frame.columns)
+    form, columns = _form(table), {*table.frame.columns}
+    if form.rows:
+        return _pairs_of_lists(table, form, covariates), FORMS[0]
     if "list" in columns and not table.neighbors:
         raise DataError(
             f"{table.name}: a table of pairs has no column 'list'; write a list as rows with the "
             "columns list, item and place, or rename the column, to 'group' if it names what "
             "answers have in common"
         )
-    ends, outcome = _PAIR_FORM, "winner"
-    if "loser" in columns or not columns & set(_PAIR_FORM):
-        if "probability" in columns:
-            raise DataError(
-                f"{table.name}: a table with the column 'probability' names no winner; name its "
-                "columns first, second, probability (of the first being the better)"
-            )
-        ends, outcome = _WINNER_FORM, "loser"
-    else:
-        outcomes = ("probability", "result", "winner")
-        outcome = next((name for name in outcomes if name in columns), "")
-        if not outcome and columns.issuperset(_PAIR_FORM):
-            raise DataError(
-                f"{table.name}: there is neither a column 'winner' nor 'probability' nor 'result' "
-                "beside first and second; name the one that holds the answers"
-            )
-        outcome = outcome or "winner"
-    required = tuple(dict.fromkeys((*ends, outcome)))
-    optional = [*_OPTIONAL[outcome], *known_columns(covariates)]
-    optional += ["list"] if table.neighbors else []
-    allowed = tuple(name for name in optional if name not in required)
-    notes = check_columns(table, required, allowed, _OF_PAIRS, _fitting(table, ends))
-    return Pairs(table, ends, outcome, notes)
+    if form.columns == _WINNER_FORM and "probability" in columns:
+        raise DataError(
+            f"{table.name}: a table with the column 'probability' names no winner; name its "
+            "columns first, second, probability (of the first being the better)"
+        )
+    if columns.issuperset(_PAIR_FORM) and form.outcome not in columns:
+        raise DataError(
+            f"{table.name}: there is neither a column 'winner' nor 'probability' nor 'result' "
+            "beside first and second; name the one that holds the answers"
+        )
+    optional = [name for name, column in COLUMNS.items() if column.fits(form.outcome)]
+    optional += [*known_columns(covariates), *(["list"] if table.neighbors else [])]
+    allowed = tuple(name for name in optional if name not in form.columns)
+    notes = check_columns(table, form.columns, allowed, _OF_PAIRS, _fitting(table, form.ends))
+    return replace(table, notes=(*table.notes, *notes)), form
 
 
-def apart_note(pairs: Pairs, first: Any, second: Any) -> tuple[str, ...]:
+def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> tuple[str, ...]:
     """Return a note if the two columns of items share no label: one may not hold items.
 
     The columns are refused if the user has named only one of them. ``first`` and ``second`` are the
     positions of the items, shape (m,).
     """
-    table, ends = pairs.table, pairs.ends
     named = sum(end in table.given for end in ends)
     # A few answers may share none where no other column can be meant; choices have losers that
     # never win.
@@ -214,7 +187,7 @@ def apart_note(pairs: Pairs, first: Any, second: Any) -> tuple[str, ...]:
     return (f"{note}: no item is in both, so see whether both hold items",)
 
 
-def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
+def _fitting(table: Table, ends: tuple[str, ...]) -> Callable[[str, Any], bool]:
     """Return a function of two names: whether its second column may be the missing first one.
 
     It judges by the cells. A column of items must share labels with the other column of items, and
@@ -225,12 +198,10 @@ def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
         if lacking in table.frame.columns:
             return False
         others = [end for end in ends if end in table.frame.columns]
-        if lacking in ends:
-            return len(others) == 1 and hold_one_set(table, others[0], column)
+        if lacking in (*ends, "shown_first", "winner"):
+            return bool(others) and hold_one_set(table, others[0], column)
         if lacking not in COLUMNS:
             return True
-        if lacking in ("shown_first", "winner"):
-            return hold_one_set(table, others[0], column)
         read, none = COLUMNS[lacking].read, np.zeros(0, np.int32)
         rows = Rows(table.rename({column: lacking}), LabelIndex((), str), ends, none, none)
         try:
@@ -241,40 +212,30 @@ def _fitting(table: Table, ends: tuple[str, str]) -> Callable[[str, Any], bool]:
     return fits
 
 
-def _list_form(table: Table) -> tuple[str, ...] | None:
-    """Return the form of lists that a table has, a key of ``_LISTS``; None for a table of pairs."""
-    columns = set(table.frame.columns)
-    if columns & {*_WINNER_FORM, *_PAIR_FORM}:
-        return None
-    for form in _LISTS:
-        if columns & (set(form) - {"list", "item"}) or set(form[:2]) <= columns:
-            return form
-    return None
-
-
-def _check_list_form(table: Table, form: tuple[str, ...]) -> None:
-    """Refuse a table of lists that lacks a column of its form."""
+def _form(table: Table) -> Form:
+    """Return the form of a table of answers; refuses lists that lack a column of theirs."""
     columns = list(table.frame.columns)
-    lacking = next((name for name in form if name not in columns), None)
-    if lacking is not None:
+    form = form_of(columns)
+    lacking = next((name for name in form.columns if name not in columns), None)
+    if form.rows and lacking is not None:
         raise DataError(
             f"{table.name}: there is no column {lacking!r} among {listed(columns)}; "
-            f"{_LISTS[form]} have the columns {', '.join(form)}: rename yours, or say which one it "
-            "is in columns="
+            f"{form.rows} have the columns {', '.join(form.columns)}: rename yours, or say which "
+            "one it is in columns="
         )
+    return form
 
 
-def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[str]) -> Table:
+def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Table:
     """Return a table of lists as a table of pairs, with the columns ``winner`` and ``loser``.
 
     A block is a set of tied items. Each item of a block is paired with each item of the next block
     of its list; other pairs follow from these. The two tied items of a list of two are a tie. The
     line and the other cells of a pair are those of the first row of its list.
     """
-    _check_list_form(table, form)
-    what, all_columns = _LISTS[form], list(table.frame.columns)
+    all_columns, group = list(table.frame.columns), form.columns[0]
     shared = [name for name in all_columns if name in _READ]
-    refused = next((name for name in shared if name not in _OPTIONAL["place"]), None)
+    refused = next((name for name in shared if not COLUMNS[name].fits("place")), None)
     if refused is not None:
         raise DataError(
             f"{table.name}: answers with the column {refused!r} cannot be in lists; leave one of "
@@ -286,37 +247,41 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
             f"{table.name}: there is no column {lacking!r} with the covariate of each item; "
             "orders and choices have it beside the item, and the best and the worst have none"
         )
-    items, numbers, names = _members(table, form)
-    places = (_places if form[0] == "list" else _chosen)(table, numbers, names)
+    items, numbers, names = _members(table, group)
+    places = (_places if group == "list" else _chosen)(table, numbers, names)
     above, below, tie = _neighbors(numbers, places)
     if not len(above):
         raise DataError(
             f"{table.name}: all items of each list are tied, so they order nothing; leave such "
             "lists out"
         )
-    for name in shared:
-        _refuse_several(table, name, form[0])
     _, first, size = np.unique(numbers, return_index=True, return_counts=True)
+    for name in shared:
+        cells = table.frame[name].map(trimmed)
+        like = cells.iloc[first[numbers]].set_axis(cells.index)
+        differ = np.asarray((cells != like) & ~(cells.isna() & like.isna()))
+        reason = f" is not the {name} of the first row of its {group}; a {group} has one"
+        table.refuse(name, differ, reason)
     if "shown_first" in shared:
         wrong = ~table.blank("shown_first") & (size[numbers] > 2)
         reason = "the effect of being shown first in a list is unknown; leave the cell blank"
         refuse_first(wrong, lambda row: f"{table.place(row)}: {reason}")
     silent = len(first) - len(np.unique(numbers[above]))
     rows = first[numbers[above]]
-    cells = {name: table.frame[name].to_numpy(dtype=object) for name in (*shared, *covariates)}
     columns: dict[str, Any] = {
         "winner": label_column(items).take(above),
         "loser": label_column(items).take(below),
         "list": label_column(names).take(above),
-        **{name: cells[name][rows] for name in shared},
+        **{name: table.frame[name].to_numpy(dtype=object)[rows] for name in shared},
     }
     if tie.any():  # cells of a file are text
         columns["tie"] = np.where(tie, "true", "false") if table.text else tie
     for name in covariates:
-        columns |= {f"{name}_winner": cells[name][above], f"{name}_loser": cells[name][below]}
-    used = {*form, *shared, *covariates}
+        cells = table.frame[name].to_numpy(dtype=object)
+        columns |= {f"{name}_winner": cells[above], f"{name}_loser": cells[below]}
+    used = {*form.columns, *shared, *covariates}
     unused = [column for column in all_columns if column not in used]
-    notes = [f"the rows were read as {what}"] if table.name != _RANKINGS else []
+    notes = [f"the rows were read as {form.rows}"] if table.name != _RANKINGS else []
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
     return replace(
@@ -325,17 +290,6 @@ def _pairs_of_lists(table: Table, form: tuple[str, ...], covariates: Sequence[st
         given={**table.given, **dict.fromkeys(_WINNER_FORM, table.called("item"))},
         notes=(*table.notes, *notes),
         neighbors=True,
-    )
-
-
-def _refuse_several(table: Table, name: str, group: str) -> None:
-    """Refuse a list whose rows differ in the column ``name``; ``group`` is the column of lists."""
-    cells, lists = (table.frame[column].map(trimmed) for column in (name, group))
-    first = cells.groupby(lists, sort=False).transform("first")
-    table.refuse(
-        name,
-        np.asarray((cells != first) & ~(cells.isna() & first.isna())),
-        f" is not the {name} of the first row of its {group}; a {group} has one",
     )
 
 
@@ -368,12 +322,12 @@ def _neighbors(numbers: NDArray[np.int64], places: NDArray[np.float64]) -> tuple
     return tuple(pairs[name].to_numpy() for name in ("row", "row_below", "tie"))
 
 
-def _members(table: Table, form: tuple[str, ...]) -> tuple[list[Any], NDArray[np.int64], list[Any]]:
+def _members(table: Table, group: str) -> tuple[list[Any], NDArray[np.int64], list[Any]]:
     """Read the label of each row's item, and the number and the label of its list; all (m,)."""
-    place = table.cell(form[0])
-    blank = f"the cell is blank; say to which {form[0]} the row belongs"
-    refuse_first(table.blank(form[0]), lambda row: f"{place(row)}: {blank}")
-    items, names = table.labels("item"), table.labels(form[0])
+    place = table.cell(group)
+    blank = f"the cell is blank; say to which {group} the row belongs"
+    refuse_first(table.blank(group), lambda row: f"{place(row)}: {blank}")
+    items, names = table.labels("item"), table.labels(group)
     numbers, which = (pd.factorize(label_column(labels))[0] for labels in (names, items))
     twice = pd.DataFrame({"list": numbers, "item": which}).duplicated().to_numpy()
     refuse_first(
@@ -395,6 +349,9 @@ def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.
         "leave the cell empty if the item is below all others, such as one that did not finish, "
         "or drop the row"
     )
+    if (places == 0).any():
+        option = column_option({"score": table.called("place")})
+        remedy += f"; if 0 is the best, say {option} and better='low' (--better low)"
     table.refuse("place", places < 1, f" is no place, which start at 1; {remedy}")
     wrong = (np.bincount(numbers) < 2) | (np.bincount(numbers, np.isfinite(places)) == 0)
     reason = "orders nothing; give at least two items, one with a place"

@@ -50,14 +50,14 @@ class Placing(NamedTuple):
     def shared(self, groups: Integers) -> float | None:
         """Return how many places are shared in the events ``groups``; None if these do not fit.
 
-        Places begin at 1 in each event and end at its size. Items that share a place count apart
-        from the first of them.
+        Places begin at 1, or at 0, in each event and end at its size. Items that share a place
+        count apart from the first of them.
         """
         if self.marks or self.name == "score":
             once = (np.bincount(groups, self.places == mark) == 1 for mark in self.marks)
             return 0.0 if all(map(np.all, once)) else None
         each = pd.Series([*map(seconds, self.places)]).groupby(groups)
-        fits = (each.min() == 1) & (each.max() <= each.size())
+        fits = (each.min() <= 1) & (each.max() <= each.size())
         return float((each.count() - each.nunique()).sum()) if fits.all() else None
 
 
@@ -91,7 +91,8 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
                 what = f"orders by {called!r} ({sheet.better} is better)"
                 yield Placing(what, column, "score", cells)
         elif column == "place" or " ".join(sheet.words(column)) in PLACES:
-            if are_numbers(cells, whole=True):
+            # Places of 0 are refused in their rows.
+            if are_numbers({*cells} - {"0"}, whole=True):
                 yield Placing(f"orders by {called!r}", column, "place", cells)
         elif {*lower} <= TRUE | FALSE | {"-1"} and ("-1" in lower or parts & CHOSEN):
             marks = ("1", "3") if "-1" in lower else ("1",)
@@ -153,8 +154,9 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
 
 
 def numbered(cell: str) -> str:
-    """Return the number of a place such as T3, 3= or 3rd, and another cell as it is."""
-    return re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
+    """Return the number of a place such as T3, 3rd or third, and another cell as it is."""
+    number = re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
+    return str(RANKS.get(cell.lower(), number))
 
 
 def are_numbers(cells: Collection[str], *, whole: bool = False) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats, Mask, counted, listed
+from relpref.data.arrays import Floats, counted, listed
 from relpref.data.readings import (
     BESIDE,
     BESIDE_LOSER,
@@ -20,6 +20,7 @@ from relpref.data.readings import (
     CODED,
     COUNTED,
     DECIDED,
+    DEGREES,
     DOUBTFUL,
     FALSE,
     GOALS,
@@ -34,6 +35,7 @@ from relpref.data.readings import (
     TIE_NAMES,
     TIES,
     TRUE,
+    UNSURE,
     VOID,
     Reading,
     Sheet,
@@ -48,14 +50,20 @@ from relpref.errors import DataError
 # second was; NaN for a blank, -inf for a void answer, and inf for a cell that is not read.
 Codes = Floats
 _VOID = -np.inf
+# The columns, by the names used here, that choose a way to read a column, and its codes.
+Way = tuple[Mapping[str, Any], Codes]
 _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
 _SCORE = re.compile(
     r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
 ).fullmatch
-_GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa")
+_GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa"), ("hruns", "vruns")
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
+_SCORES = ("first_score", "second_score")
 _THIRD = {"2": "3", "b": "c", "second": "third"}
+_TIE_OR_VOID = (
+    " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
+)
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
@@ -112,7 +120,7 @@ def candidates(sheet: Sheet) -> list[Pair]:
     pairs = list(side_pairs(sheet, DECIDED + SIDES, known or sheet.columns))
     if known:
         decided, cells = known == _DECIDED, np.concatenate([*map(sheet.cells, known)])
-        marker = pairs[0].marker if pairs and not decided else known
+        marker = pairs[0].marker if pairs else known
         pairs = [Pair(*known, frozenset(), marker, decided, is_numeric(cells))]
     names = {*map(sheet.words, sheet.columns)}
 
@@ -123,6 +131,7 @@ def candidates(sheet: Sheet) -> list[Pair]:
         pair
         for pair in pairs
         if not pair.rest & NOT_LABELS
+        and sheet.named & {*_PAIR, "loser"} <= {*pair[:2]}
         and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
         and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
@@ -166,26 +175,18 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
 
 
 def _decided(sheet: Sheet, pair: Pair) -> Outcome:
-    """Return that the first won, but for ties and void answers that another column says."""
-    codes, used = np.ones(len(sheet.table.frame)), list[Any]()
-    for column in sheet.columns:
-        cells = sheet.cells(column)
-        numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
-        if column in pair[:2] or not {*sheet.words(column)} & BESIDE_LOSER or numbers:
-            continue
-        said = np.array([min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells])
-        other = (said <= 0) & ~np.isin(cells, ("-", "–", "?"))
-        codes[other] = said[other]
-        used += [column] if other.any() else []
-    what = f"the first preferred{f', and the ties of {listed(used)}' if used else ''}"
-    columns = {} if used else dict(zip(_DECIDED, pair[:2], strict=True))
-    return Outcome(what, codes, tuple(used), columns)
+    """Return that the first won, but for what other columns mark."""
+    won, columns = np.ones(len(sheet.table.frame)), dict(zip(_DECIDED, pair[:2], strict=True))
+    if marking := [column for column, _ in _marks(sheet, pair)]:
+        what = f"the first preferred, and ties or void answers by {listed(marking)}"
+        return Outcome(what, won, (), {})
+    return Outcome("the first preferred", won, (), columns)
 
 
 def says_more(sheet: Sheet) -> bool:
     """Tell whether a column beside winner and loser says that an answer is a tie, or is void."""
-    marking = any(column != "tie" for column, *_ in _marks(sheet))
-    return marking or any(_decided(sheet, pair).used for pair in candidates(sheet))
+    marks = (column for pair in candidates(sheet) for column, _ in _marks(sheet, pair))
+    return any(column != "tie" for column in marks)
 
 
 def _outcomes(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> list[Outcome]:
@@ -193,7 +194,7 @@ def _outcomes(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> list[Outc
     exact, similar, others = named_outcomes(sheet, pair)
     read = partial(_read, sheet, pair, everything)
     stated = pair.doubtful or {"winner", "result"} & sheet.named
-    goals = [] if stated else [*_goals(sheet, pair)]
+    goals = [] if stated else [*_goals(sheet)]
     outcomes = [*read(exact, 1 if pair.doubtful else 2)]
     outcomes += [*read(similar, 1)] if goals and not exact else []
     outcomes += goals
@@ -218,9 +219,9 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list
     outcomes.
     """
     if chosen := [name for name in ("winner", "result") if name in sheet.named]:
-        return chosen, [], []
+        return [name for name in chosen if name not in pair[:2]], [], []
     exact, similar, others = list[Any](), list[Any](), list[Any]()
-    if "first_score" in sheet.named:
+    if sheet.named & {*_SCORES}:
         return exact, similar, others
     sides = set(pair.marker)
     twins = {end for side in side_pairs(sheet, SIDES, sheet.columns) for end in side[:2]}
@@ -248,22 +249,25 @@ def _read(
     columns: Iterable[Any],
     depth: int,
 ) -> Iterator[Outcome]:
-    """Yield the distinct ways to read each of some columns as outcomes, in all cells."""
+    """Yield the ways to read each of some columns as outcomes, in all cells."""
     for column in columns:
-        bad = np.array([" ".join(words(cell)) in BOTH_BAD for cell in sheet.cells(column)])
+        cells = [" ".join(words(cell)) for cell in sheet.cells(column)]
+        bad, unsure = (np.isin(cells, list(said)) for said in (BOTH_BAD, UNSURE))
+        void = (bad & (sheet.both_bad == "drop")) | (unsure & (sheet.unsure == "drop"))
         described = f"the outcome {sheet.table.called(column)!r}"
         if bad.any():
             described += f" (both were bad {bad.sum()} times: {sheet.both_bad})"
-        ways = list[Codes]()
+        if unsure.any():
+            described += f" (unsure {unsure.sum()} times: {sheet.unsure})"
+        if any(not DEGREES.isdisjoint(cell.split()) for cell in cells):
+            described += " (how strongly is not read)"
         # Only the name of a column tells that it holds outcomes if all of them are ties.
         plainly = depth > 1 or {"winner", "result"} & sheet.named
-        for name, codes in tried_outcomes(sheet, pair, everything, column, depth):
-            twice = any(np.array_equal(codes, other, equal_nan=True) for other in ways)
-            if _fits(codes, not plainly) and not twice:
-                ways.append(codes)
-                codes = np.where(bad & (sheet.both_bad == "drop"), _VOID, codes)
-                turned = {"first": pair.second, "second": pair.first, "result": column}
-                names: Any = {"": {}, "turned": turned}.get(name, {name: column})
+        for names, codes in tried_outcomes(sheet, pair, everything, column, depth):
+            if _fits(codes, not plainly):
+                neither = codes == 0
+                sheet.table.refuse(column, unsure & neither & (not sheet.unsure), _TIE_OR_VOID)
+                codes = np.where(void & neither, _VOID, codes)
                 yield Outcome(described, codes, (column,), names)
 
 
@@ -275,34 +279,30 @@ def _fits(codes: Codes, least: float = 1) -> bool:
 
 def tried_outcomes(
     sheet: Sheet, pair: Pair, everything: Sequence[Pair], column: Any, depth: int
-) -> list[tuple[str, Codes]]:
+) -> list[Way]:
     """Return the codes of a column in each way that is tried, infinite where a cell is not read.
 
     Cells are labels of their row or words for the two sides; with a ``depth`` of 1, results of the
     first such as win, and scores such as 2:1; with 2, numbers such as 1 and 0. Words for a tie are
-    allowed in each. Before the codes is the name, ``winner`` or ``result``, that chooses the way,
-    ``turned`` for a result of the second; none where no name does.
+    allowed in each. Before the codes are the columns, by the names used here, that choose the way;
+    none where no name does.
     """
     each, parts = sheet.cells(column), {*sheet.words(column)}
     at, distinct = pd.factorize(each)
     distinct = [re.sub(r"^([01]),5$", r"\1.5", plain(cell)) for cell in distinct]
     labels = {plain(label) for label in {*sheet.cells(pair.first), *sheet.cells(pair.second)}}
     distinct, strengths = zip(*(_verdict(cell, labels) for cell in distinct), strict=True)
-    common = np.array([_common(cell, labels) for cell in distinct])
-    named, ways = sheet.named & {"winner", "result"}, list[tuple[str, Codes]]()
+    common = np.array([_common(cell, labels, TIES | UNSURE) for cell in distinct])
+    by_label, by_result = {"winner": column}, {"result": column}
+    named, ways = sheet.named & {"winner", "result"}, list[Way]()
 
-    def add(codes: Any, name: str = "result") -> None:
-        ways.append((name, np.where(np.isfinite(codes), codes * np.array(strengths), common)[at]))
+    def add(read: Callable[[str], float], columns: Mapping[str, Any] = by_result) -> None:
+        codes = np.array([*map(read, distinct)])
+        ways.append((columns, np.where(np.isfinite(codes), codes * strengths, common)[at]))
 
-    def add_words(sides: Sequence[str], sign: float = 1.0, name: str = "result") -> None:
+    def add_words(sides: Sequence[str], sign: float = 1.0) -> None:
         coding = dict(zip(sides, (sign, -sign, 0.0), strict=False))
-        add(
-            [
-                coding.get(cell, coding.get(_side(cell, coding, pair.rest), np.inf))
-                for cell in distinct
-            ],
-            name,
-        )
+        add(lambda cell: coding.get(_side(cell, coding, pair.rest), np.inf))
 
     if "result" not in named:
         ties = np.array([len(cell) > 2 and cell in TIES for cell in distinct])[at]
@@ -311,15 +311,14 @@ def tried_outcomes(
             *(other for other in everything if other.rank == 2 and column not in other),
         ]:
             won = 1.0 * (each == sheet.cells(labeled.first)) - (each == sheet.cells(labeled.second))
-            ways.append(("winner", np.where(won != 0, won, common[at])))
+            ways.append((by_label, np.where(won != 0, won, common[at])))
             tied = (won != 0) & ties
             if tied.any() and not (common == 0).any():
-                ways.append(("", np.where(tied, 0.0, ways[-1][1])))
+                ways.append(({}, np.where(tied, 0.0, ways[-1][1])))
     if named == {"winner"} and any(_fits(codes) for _, codes in ways):
         return [way for way in ways if _fits(way[1])][:1]
     add_words(pair.marker)
     add_words([side[0] for side in pair.marker])
-    add_words([" ".join(sheet.words(end)) for end in pair[:2]])
     if any(_fits(codes) for _, codes in ways):
         return ways
     # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
@@ -337,11 +336,12 @@ def tried_outcomes(
         if cell in distinct and (cell != "-1" or named or parts & BESIDE_LOSER):
             add_words(coded, 1.0 if cell == "2" else sign)
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
-        add_words(("0", "1"), name="turned")
-    add([_margin(cell) for cell in distinct])
+        turned = {"first": pair.second, "second": pair.first, **by_result}
+        add(lambda cell: {"0": 1.0, "1": -1.0}.get(cell, np.inf), turned)
+    add(_margin)
     if "result" in named and "-" in "".join(distinct):
         signed = re.compile(r"[+-]?\d{1,2}").fullmatch
-        add([float(cell) if signed(cell) else np.inf for cell in distinct])
+        add(lambda cell: float(cell) if signed(cell) else np.inf)
     return ways
 
 
@@ -357,17 +357,18 @@ def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
     """Return the words of a cell without those that say nothing of a side."""
     if is_numeric([cell]):
         return cell
-    return " ".join(word for word in words(cell) if word in sides or word not in (*BESIDE, *rest))
+    beside = BESIDE | DEGREES | {*rest}
+    return " ".join(word for word in words(cell) if word in sides or word not in beside)
 
 
-def _common(cell: str, labels: set[str]) -> float:
+def _common(cell: str, labels: set[str], ties: Collection[str] = TIES) -> float:
     """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
     said = {cell, " ".join(words(cell)), _side(cell, ())}
     if cell == "":
         return np.nan
     if said & VOID and cell not in labels:
         return _VOID
-    return 0.0 if said & (TIES | BOTH_BAD) and cell not in labels else np.inf
+    return 0.0 if said & (BOTH_BAD | {*ties}) and cell not in labels else np.inf
 
 
 def _margin(cell: str) -> float:
@@ -379,21 +380,22 @@ def _margin(cell: str) -> float:
     return float(np.sign(first - second))
 
 
-def _goals(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
+def _goals(sheet: Sheet) -> Iterator[Outcome]:
     """Read the outcome from the goals or points of the two sides."""
     sides = [
         side[:2]
         for side in side_pairs(sheet, SIDES + _GOALS, sheet.columns)
         if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
-    if "first_score" in sheet.named:
-        sides = [("first_score", "second_score")]
+    if sheet.named & {*_SCORES}:
+        sides = [_SCORES] if {*_SCORES} <= sheet.named else []
     for ends in sides:
-        if all(is_numeric(sheet.cells(end)) for end in ends):
-            first, second = (pd.to_numeric(pd.Series(sheet.cells(end))) for end in ends)
+        cells = [*map(sheet.cells, ends)]
+        if all(map(is_numeric, cells)):
+            first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
             described = f"the result of {ends[0]!r} and {ends[1]!r}"
-            names = dict(zip(("first_score", "second_score"), ends, strict=True))
-            yield Outcome(described, np.sign(first - second).to_numpy(), ends, names)
+            names = dict(zip(_SCORES, ends, strict=True))
+            yield Outcome(described, np.sign(first - second), ends, names)
 
 
 def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
@@ -422,13 +424,19 @@ def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
         yield Outcome(f"the counts {listed(used)}", none, used, {}, counts)
 
 
-def _marks(sheet: Sheet) -> Iterator[tuple[Any, bool, Mask]]:
-    """Yield columns that mark ties, or void answers, by true; whether it is ties; and the rows."""
+def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
+    """Yield columns that mark ties or void answers beside an outcome, and the codes of these."""
     for column in sheet.columns:
-        parts = {*sheet.words(column)} - {"is", "was"}
-        tie, cells = " ".join(parts) in TIE_NAMES, [cell.lower() for cell in sheet.cells(column)]
-        if (tie or parts & CANCELED) and {*cells} <= TRUE | FALSE:
-            yield column, tie, np.isin(cells, list(TRUE))
+        parts, cells = {*sheet.words(column)} - {"is", "was"}, sheet.cells(column)
+        tie, lower = " ".join(parts) in TIE_NAMES, [cell.lower() for cell in cells]
+        numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
+        if (tie or parts & CANCELED) and {*lower} <= TRUE | FALSE:
+            yield column, np.where(np.isin(lower, [*TRUE]), 0.0 if tie else _VOID, np.nan)
+        elif pair.decided and parts & BESIDE_LOSER and column not in pair[:2] and not numbers:
+            said = [min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells]
+            codes = np.where(np.isin(cells, ("-", "–", "?")), np.nan, said)
+            if (codes <= 0).any():
+                yield column, codes
 
 
 def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
@@ -445,13 +453,12 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         read = replace(table, frame=table.frame.drop(columns=used)).take(rows)
         read = read.assign(count=count.astype(int)) if count.max() > 1 else read
         return _with_winners(read, pair, np.array([1.0, -1.0, 0.0])[sides])
-    for column, tie, marked in _marks(sheet):
+    for column, marks in _marks(sheet, pair):
         if column in used:
             continue
-        if tie and not pair.decided:
-            wrong = marked & np.isfinite(codes) & (codes != 0)
-            table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
-        codes[marked] = 0.0 if tie else np.nan
+        wrong = (marks == 0) & np.isfinite(codes) & (codes != 0) & (not pair.decided)
+        table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
+        codes = np.where(marks <= 0, marks, codes)
         used.append(column)
     for end in pair[:2]:
         codes[[cell.lower() == "bye" for cell in sheet.cells(end)]] = np.nan
@@ -471,7 +478,7 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
 def _with_winners(table: Table, pair: Pair, codes: Codes) -> Table:
     """Return pairs with the columns of their form, and tie if there are ties."""
     names = dict(zip(pair[:2], _DECIDED if pair.decided else _PAIR, strict=True))
-    others = {"winner", "loser", "result", "probability", "tie"} & {*table.frame.columns}
+    others = {*_PAIR, *_DECIDED, "result", "probability", "tie"} & {*table.frame.columns}
     read = table.rename({name: f"other {name}" for name in others - {*names}} | names)
     columns: dict[str, Any] = {"tie": codes == 0} if (codes == 0).any() else {}
     columns |= {"strength": np.abs(codes).astype(int)} if (np.abs(codes) > 1).any() else {}

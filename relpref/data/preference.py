@@ -155,6 +155,7 @@ class PreferenceData:
             ``better="low"`` or ``"high"`` reads times or points of the items of each event as an
             order; ``unplaced="out"`` leaves items without a place (DNF) out instead of placing
             them last, and ``both_bad="drop"`` answers that both are bad, instead of reading ties.
+            ``unsure="tie"`` or ``"drop"`` says how answers such as "unsure" are read.
 
         Raises
         ------

@@ -29,13 +29,14 @@ def _both(text: str) -> tuple[tuple[str, ...], ...]:
 SIDES = _both(
     """
     first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite,
-    izquierda derecha, home away, home visitor, home guest, home road, host guest, host visitor,
-    h a, h g, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante,
-    casa fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, red blue, rot
-    blau, rouge bleu, rojo azul, r b, white black, w b, weiss schwarz, blanc noir, blancs noirs,
-    blanche noire, blancas negras, bianco nero, visitor opponent, team opponent, team opp,
-    player opponent, v o, aff neg, pro con, affirmative negative, proposition opposition, gov
-    opp, premier deuxieme, erste zweite, erster zweiter, primero segundo, for against
+    izquierda derecha, home away, home vis, home visitor, home guest, home road, host guest,
+    host visitor, h a, h g, heim gast, heim auswarts, local visitante, mandante visitante,
+    casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, domicile
+    visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, weiss
+    schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, bianco nero, visitor
+    opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, affirmative
+    negative, proposition opposition, gov opp, premier deuxieme, erste zweite, erster
+    zweiter, primero segundo, for against
     """
 )
 # The same, where the first of them is the better one.
@@ -120,6 +121,11 @@ BESIDE_LOSER = terms(
     "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict"
 )
 BOTH_BAD = terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad")
+# Answers that do not say whether neither side was preferred or nobody answered.
+UNSURE = terms(
+    "unsure, not sure, i am not sure, undecided, uncertain, don t know, i don t know, dont know, "
+    "can t tell, cannot tell, can t decide, cannot decide"
+)
 VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, -,
@@ -183,9 +189,16 @@ BESIDE = (
     | terms(
         """
     final, match, game, human, overall, full, ft, who, which, is, was, type, the, vote, wins,
-    win, won, prefer, preferred, p
+    win, won, prefer, preferred, p, for, better, preference
     """
     )
+)
+# Words in cells beside that of a side, which say how clearly it was preferred.
+DEGREES = terms(
+    """
+    strongly, slightly, somewhat, clearly, definitely, moderately, significantly, marginally,
+    much, far, bit, little, very, strong, slight, moderate, weak, weakly
+    """
 )
 CHOSEN = terms("chosen, choice, choose, selected, picked, choosen, purchased")
 BEST = terms("best, most, beste, bester, bestes, meilleur, meilleure, mejor, migliore, melhor")
@@ -234,7 +247,7 @@ def words(name: Any) -> tuple[str, ...]:
     """Split a name into words, so that ``HomeTeam``, ``home_team`` and ``hometeam`` are equal."""
     text = re.sub(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[A-Z][a-z]{2}|[a-z]{4})", " ", str(name))
     text = plain(re.sub(r"(?<=[a-zß-ÿ])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text))
-    text = re.sub(rf"\b({_LONG})(?=[a-z]{{4}})", r"\1 ", text)
+    text = re.sub(rf"\b({_LONG}|vis(?=team))(?=[a-z]{{4}})", r"\1 ", text)
     return tuple(part for part in re.split(r"[\W_]+", text) if part)
 
 
@@ -265,7 +278,7 @@ class Sheet:
     table : Table
     named : set of str
         Names used here that the user gave to columns.
-    better, unplaced, both_bad : str
+    better, unplaced, both_bad, unsure : str
         Options of reading, see `relpref.options`.
     """
 
@@ -274,6 +287,7 @@ class Sheet:
     better: str = ""
     unplaced: str = "last"
     both_bad: str = "tie"
+    unsure: str = ""
     _cells: dict[Any, NDArray[Any]] = field(default_factory=dict, init=False)
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from relpref.data.arrays import listed
-from relpref.data.columns import FORMS
+from relpref.data.columns import FORMS, form_of
 from relpref.data.order_readings import (
     best_and_worst,
     long_orders,
@@ -113,11 +113,9 @@ def _readings(sheet: Sheet) -> list[Reading]:
 
 def _is_ours(sheet: Sheet) -> bool:
     """Tell whether a table has the columns of a form already, with the cells of that form."""
-    forms = (form for form in FORMS if {*form.columns} <= {*sheet.columns})
-    form = None if sheet.better else next(forms, None)
-    if form is None:
+    *ends, outcome = form_of(sheet.columns).columns
+    if sheet.better or not {*ends, outcome} <= {*sheet.columns}:
         return False
-    *ends, outcome = form.columns
     cells = sheet.cells(outcome)
     if outcome == "loser":
         return not says_more(sheet)
@@ -132,7 +130,8 @@ def _is_ours(sheet: Sheet) -> bool:
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
     """Tell whether a table is read, as ``like`` where given, if columns have these names."""
-    trial = replace(sheet, table=renamed(sheet.table, columns), named=sheet.named | {*columns})
+    named = (sheet.named - {*columns.values()}) | {*columns}
+    trial = replace(sheet, table=renamed(sheet.table, columns), named=named)
     try:
         readings = _readings(trial)
         tables = [like or readings[0].table(), readings[0].table()]

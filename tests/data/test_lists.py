@@ -333,6 +333,14 @@ def test_a_file_of_orders_has_other_names_and_raters(tmp_path: Path) -> None:
         PreferenceData.from_tables(answers=file, columns=columns)
 
 
+def test_cells_of_lists_that_cannot_be_compared_by_hash_are_refused() -> None:
+    table = pd.DataFrame(
+        {"list": [1, 1], "item": ["a", "b"], "place": [1, 2], "rater": [["x"]] * 2}
+    )
+    with pytest.raises(DataError, match="cannot be hashed"):
+        read(table)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -344,8 +352,8 @@ def test_a_file_of_orders_has_other_names_and_raters(tmp_path: Path) -> None:
             for place in ("0", "-1", "0.5")
         ),
         (
-            "list,item,place\n1,a,1\n1,b,second\n",
-            "line 3, column 'place': 'second' is not a number",
+            "list,item,place\n1,a,1\n1,b,behind\n",
+            "line 3, column 'place': 'behind' is not a number",
         ),
         # A pair is at the line of its list.
         ("list,item,place\n1,a,1\n1,b,2\n2,a,1\n2,z,2\n", r"answers\.csv, line 4.*'z'"),

@@ -119,17 +119,21 @@ Bonn,2,b,68""",
     "a choice of three": "q,option1,option2,option3,choice\n1,a,b,c,b\n2,b,c,a,b\n3,c,b,a,c\n4,a,c,b,b",
     "champion challenger": "champion,challenger,winner\na,b,a\nb,c,c\nc,a,a",
 }
-SPOKEN = re.compile(r"columns=(\{[^}]*\})(?:, covariates=(\[.*?\]))?|better='(low|high)'").finditer
+SPOKEN = re.compile(
+    r"columns=(\{[^}]*\})(?: \([^)]*\) and better='(low|high)'|, covariates=(\[.*?\]))?"
+    r"|(better|unsure)='(\w+)'"
+).finditer
 
 
 def obeyed(table: pd.DataFrame, message: str) -> list[Answers]:
     """Return what is read by each call that a message suggests."""
     calls: list[dict[str, Any]] = []
     for match in SPOKEN(message):
-        columns, covariates, better = match.groups()
+        columns, better, covariates, option, value = match.groups()
         call = {"columns": columns, "covariates": covariates}
         calls.append({name: ast.literal_eval(text) for name, text in call.items() if text})
         calls[-1] |= {"better": better} if better else {}
+        calls[-1] |= {option: value} if option else {}
     return [read(table, **call) for call in calls]
 
 
@@ -201,6 +205,16 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
             ["a>b; c>b; c>a", "b>a; c>b; c>a"],
         ),
         ("heat,item,time\n1,a,2.5\n1,b,3", "better='low'", ["a>b", "b>a"]),
+        (
+            "item_a,item_b,answer\nx,y,A\ny,z,B\nz,x,unsure",
+            "row 2 .*'unsure' may be a tie or no answer",
+            ["x>y; z>y; z=x", "x>y; z>y"],
+        ),
+        (
+            "race,horse,position\n1,a,0\n1,b,1\n2,b,0\n2,a,1\n2,c,2",
+            "row 0 .*'position': 0 is no place.*; if 0 is the best",
+            ["a>b; b>a>c"],
+        ),
         ("a,b,winner\nx,y,x\ny,z,?!\nz,x,z", "row 1 .*'winner': '\\?!' is neither a label", []),
         (
             "team1,team2,toss_winner\na,b,a\nb,c,c",
@@ -268,6 +282,22 @@ def test_readings_do_not_depend_on_order_case_or_separators(name: str) -> None:
     ):
         changed = rows.rename(columns={column: change(column) for column in columns})
         assert read(changed, **options) == parsed(answers)
+
+
+def test_that_strengths_in_words_are_not_read_is_noted() -> None:
+    table = frame("item_a,item_b,answer\nx,y,strongly A\ny,z,slightly B", typed=True)
+    notes = PreferenceData.from_tables(answers=table).notes
+    assert any("the outcome 'answer' (how strongly is not read)" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"winner": "White"}, {"second": "Event"}, {"first_score": "WhiteElo"}, {"result": "Event"}],
+)
+def test_columns_that_are_named_wrongly_are_refused(columns: dict[str, str]) -> None:
+    text = "Event,White,Black,WhiteElo\nx,Ann,Bo,2500\ny,Bo,Cy,2400\nz,Cy,Ann,2300"
+    with pytest.raises(DataError):
+        read(frame(text, typed=True), columns=columns)
 
 
 def test_strengths_are_read() -> None:
