@@ -18,6 +18,7 @@ from relpref.data.readings import (
     FALSE,
     ITEMS,
     LAST,
+    NO_ITEM,
     NOT_ITEMS,
     NUMBERS,
     OUT,
@@ -225,6 +226,7 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
     for columns in columns_of.values():
         ordered = [columns[rank] for rank in sorted(columns)]
         sets = [{*sheet.cells(column)} - {""} for column in ordered]
+        sets = [{cell for cell in cells if cell.lower() not in NO_ITEM} for cells in sets]
         consecutive = sorted(columns) == [*range(1, len(columns) + 1)]
         shared = sets[0] & set().union(*sets[1:])
         if len(ordered) > 2 and consecutive and shared and not any(map(is_numeric, sets)):
@@ -313,8 +315,16 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     cells, shape (n, k).
     """
     cells = np.array([*map(sheet.cells, columns)], dtype=object).T
-    rows, at = np.nonzero(cells != "")
+    empty, notes = cells == "", list[str]()
+    if are == "place" and more is None:
+        blank = np.isin([[cell.lower() for cell in row] for row in cells], [*NO_ITEM])
+        if blank.any():
+            said = listed(sorted({*cells[blank]}))
+            notes = [f"read as blanks: {counted(int(blank.sum()), 'cell')} ({said})"]
+        empty |= blank
+    rows, at = np.nonzero(~empty)
     read, places = sheet.table.take(rows), cells[rows, at]
+    read = replace(read, notes=(*read.notes, *notes))
     index = sheet.table.frame.index
     lists = index[rows] if index.is_unique else rows
     items = np.array([*map(sheet.table.called, columns)], dtype=object)[at]

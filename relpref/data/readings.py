@@ -132,6 +132,9 @@ VOID = terms(
     ?, –, walkover, w/o, bye, skip, skipped, unknown
     """
 )
+NO_ITEM = terms("-, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
+# Names of columns that may say how many equal answers a row stands for.
+COUNTS = terms("votes, n, times, count, freq, frequency, number, voters, ballots, respondents")
 CANCELED = terms("cancelled, canceled, abandoned, void, postponed")
 TRUE, FALSE = terms("1, true, yes"), terms(", 0, false, no")
 

@@ -33,6 +33,7 @@ from relpref.data.pair_readings import (
 )
 from relpref.data.readings import (
     ADVANTAGE,
+    COUNTS,
     DOUBTFUL,
     EVENTS,
     OUTCOMES,
@@ -264,6 +265,12 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
         if frozenset() < sheet.noun(column) <= RATERS and alike and not read.blank(column).any():
             option = column_option({"rater": called(column)})
             yield f"{called(column)!r} may say who answered: {option} uses it"
+    for column in () if "count" in columns else columns:
+        if " ".join(sheet.words(column)) in COUNTS:
+            cells = {*sheet.cells(column)}
+            if cells != {"1"} and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells):
+                option = column_option({"count": called(column)})
+                yield f"{called(column)!r} may count equal answers: {option} uses it"
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():
         if name not in columns and favored & {*sheet.words("first")} - {*sheet.words("second")}:
             option = column_option({name: called("first")})

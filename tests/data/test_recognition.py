@@ -438,6 +438,24 @@ def test_times_of_events_whose_numbers_begin_again() -> None:
     assert sum(read(one, better="low").values()) == 2
 
 
+@pytest.mark.parametrize("name", ["votes", "n", "Times", "freq"])
+def test_counts_are_named(name: str) -> None:
+    table = frame(f"winner,loser,{name}\na,b,12\nb,c,1\nc,a,3", typed=True)
+    data: Any = PreferenceData.from_tables(answers=table)
+    (note,) = (note for note in data.notes if "may count equal answers" in note)
+    call = ast.literal_eval(next(SPOKEN(note))[1])
+    read_again: Any = PreferenceData.from_tables(answers=table, columns=call)
+    assert read_again.comparisons.count.sum() == 16
+
+
+def test_words_for_no_item_are_no_candidates() -> None:
+    text = "1st,2nd,3rd\nAnn,Bob,-\nBob,Ann,none\novervote,Ann,Bob\nBob,Skipped,Ann"
+    data: Any = PreferenceData.from_tables(answers=frame(text, typed=True))
+    assert sorted(data.labels) == ["Ann", "Bob"]
+    (note,) = (note for note in data.notes if "read as blanks" in note)
+    assert "4 cells" in note
+
+
 def test_notes_say_how_to_estimate_home_advantage_and_that_neutral_ground_is_not_used() -> None:
     text = "home_team,away_team,home_score,away_score,neutral\na,b,1,0,FALSE\nb,a,2,2,TRUE"
     table = frame(text, typed=False)
