@@ -29,7 +29,7 @@ def run(repeats: int) -> str:
     each.
     """
     makers: Mapping[str, Callable[[], peers.Contestant]] = {
-        "relpref EP, xpgp": ours.related,
+        "relpref EP, xpgp": lambda: ours.related("maximize"),
         "relpref EP, preference_gp": lambda: ours.fitted(shared_lengthscale=False),
         "BoTorch PairwiseGP, its own kernel": lambda: peers.botorch_fitted(own_kernel=True),
     }

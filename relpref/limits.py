@@ -72,7 +72,7 @@ MAX_PROMPT_LENGTH = 200  # of a page's title and question, in characters
 MAX_REQUEST_BYTES = 64 * 1024  # a form has a few hundred
 
 # infer: mixtures over hyperparameters
-MAX_NUMBERS_OF_POINTS = 10_000_000  # in covariances that a quick update changes: 80 MB
+MAX_NUMBERS_OF_POINTS = 64_000_000  # in the matrices of all points: 512 MB, 16 of 2000 items
 MAX_NUMBERS_OF_MIXTURE = 30_000_000  # in the covariances of all draws: 240 MB
 
 # infer: weighted draws of a posterior

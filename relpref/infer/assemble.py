@@ -1,6 +1,6 @@
 """Posteriors from the arrays of an engine; the class follows from the data of the program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -235,7 +235,7 @@ def thinned(rows: list[Any], size: int) -> list[Any]:
 def assemble(
     layout: Layout,
     fixed: Values,
-    components: Sequence[Component],
+    components: list[Component],
     result: Result,
     info: dict[str, Any],
     key: Any,
@@ -247,7 +247,8 @@ def assemble(
     """Posterior of the components: a single Gaussian, or a mixture.
 
     The mixture has a component for each draw of the hyperparameters, weighted by prior and
-    evidence.
+    evidence. The list of components is used up, because memory may not hold their covariances
+    twice.
     """
     single = prior_log_weights is None
     log_weights = np.zeros(1)
@@ -256,7 +257,10 @@ def assemble(
     weights = np.exp(log_weights - logsumexp(log_weights))
     averages = {name: np.tensordot(weights, value, axes=1) for name, value in (draws or {}).items()}
     locations = np.stack([component.mean for component in components])
-    scales = np.stack([component.covariance for component in components])
+    scales = np.empty((*locations.shape, locations.shape[1]))
+    for row, component in enumerate(components):
+        scales[row] = component.covariance
+        components[row] = component._replace(covariance=scales[row])
     parts = {}
     for site, rows in layout.slices.items():
         means: dict[str, Floats] = {}

@@ -1,6 +1,6 @@
 """The base class of engines that approximate a posterior by a Gaussian, and EP."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from inspect import cleandoc
@@ -18,10 +18,12 @@ from relpref.infer.call import Model, Values, preference_data, survey
 from relpref.infer.computing import computing
 from relpref.infer.evidence import Evidence, evaluate, expectation_propagation, use_dual_space
 from relpref.infer.importance import (
+    FEWEST_POINTS,
     MIN_POINTS,
     POINT_TOLERANCE,
     Coordinates,
     Evaluated,
+    Need,
     coordinates,
     importance_points,
     judged,
@@ -58,6 +60,7 @@ _ALL_HELD = (
 _TOO_LARGE = (
     "the covariances of all points would take too much memory; hyperparameters are at their maximum"
 )
+_FEWER = "memory has room for the covariances of few points, which are less accurate"
 
 
 @dataclass(eq=False, repr=False)
@@ -78,9 +81,10 @@ class GaussianEngine:
         times prior (see `relpref.infer.importance`) and returns a weighted mixture of one posterior
         for each. It does not use the key. At most six directions are varied: the scalars first,
         then entries of vectors such as length scales; ``info["held"]`` names what stays at the
-        maximum, and ``info["effective_points"]`` says how even the weights are. Where covariances
-        of all points would take too much memory, above about 640 items, the posterior is that at
-        the maximum, and ``info["integration"]`` says so. ``"maximize"`` climbs log evidence plus
+        maximum, and ``info["effective_points"]`` says how even the weights are. Above 600 items
+        there are at most 16 points. Each keeps a covariance of the items: above 2000 there are
+        fewer, 8 of them the least, and above 2828 the posterior is that at the maximum;
+        ``info["integration"]`` says so. ``"maximize"`` climbs log evidence plus
         log prior by its exact gradient and ignores the uncertainty around it: intervals are too
         narrow where answers are few. ``"em"`` reaches the same place by the paper's expectation
         maximization (XPGP eq. 15-16), more slowly. ``"nuts"`` samples them from evidence times
@@ -399,16 +403,17 @@ class GaussianEngine:
             self.raise_unless_ok(result, report)
             everything = [program.fixed | row for row in rows]
             weights = softmax(prior_log_weights + evidences)
-            final: Sequence[Component] = components
             if result.ok:
-                final, report, shift = self._checked(program, final, everything, weights, report)
+                components, report, shift = self._checked(
+                    program, components, everything, weights, report
+                )
                 log_evidence = None if log_evidence is None else log_evidence + shift
             fixed = {name: value for name, value in program.fixed.items() if name not in draws}
             kept = {name: np.stack([row[name] for row in rows]) for name in draws}
             return assemble(
                 layout,
                 fixed,
-                final,
+                components,
                 result,
                 report,
                 rng_key,
@@ -432,7 +437,7 @@ class GaussianEngine:
                 log_evidence=component.log_evidence
             )
             values |= members
-        components: Sequence[Component] = [component]
+        components = [component]
         if fitted.result.ok:
             components, info, _ = self._checked(program, components, [values], np.ones(1), info)
         return assemble(program.layout, values, components, fitted.result, info, key, origin)
@@ -440,11 +445,11 @@ class GaussianEngine:
     def _checked(
         self,
         program: Program,
-        components: Sequence[Component],
-        values: Sequence[Values],
+        components: list[Component],
+        values: list[Values],
         weights: Floats,
         info: dict[str, Any],
-    ) -> tuple[Sequence[Component], dict[str, Any], float]:
+    ) -> tuple[list[Component], dict[str, Any], float]:
         """Compare components with the exact posterior.
 
         Returns them, ``info`` with what was seen, and what is added to the log evidence.
@@ -502,8 +507,9 @@ class GaussianEngine:
         cold = Sites(*np.zeros((2, layout.num_rows)))
         visited, visited_sites = maximum[None], [best.sites]
 
-        def at(places: Floats, with_results: bool) -> list[Evaluated | None]:
+        def at(places: Floats, need: Need) -> list[Evaluated | None]:
             nonlocal visited
+            whole = need == "result"
             evaluations: list[Evaluated | None] = []
             for place in places:
                 nearest = visited_sites[int(np.argmin(np.square(visited - place).sum(axis=1)))]
@@ -511,7 +517,13 @@ class GaussianEngine:
                 evaluations.append(None)
                 for start in (nearest, cold):
                     evidence = self.evaluate(
-                        program, fitted.dual, True, unconstrained, start, *limits, with_results
+                        program,
+                        fitted.dual,
+                        need == "gradient",
+                        unconstrained,
+                        start,
+                        *limits,
+                        whole,
                     )
                     gradient = ravel(evidence.gradient)[0]
                     log_evidence = float(evidence.log_evidence)
@@ -522,12 +534,13 @@ class GaussianEngine:
                     visited = np.vstack([visited, place])
                     visited_sites.append(evidence.sites)
                     result = None
-                    if with_results:
+                    if whole:
                         values = jax.tree.map(np.asarray, evidence.hyperparameters)
-                        slim = evidence._replace(
+                        component = Component.of(layout, evidence)
+                        evidence = evidence._replace(
                             drift=None, covariance=None, pulled=None, blocks={}
                         )
-                        result = (Component.of(layout, evidence), values, slim)
+                        result = (component, values, evidence)
                     evaluations[-1] = Evaluated(log_evidence, log_prior, gradient, result)
                     break
             return evaluations
@@ -540,8 +553,10 @@ class GaussianEngine:
             if len(maximum):
                 points = importance_points(at, coords, maximum, here, most, report)
             else:
-                points = repeated_point((Component.of(layout, best), {}, best), here)
+                points = repeated_point((Component.of(layout, best), {}, best), here, most)
         info = fitted.info | {"hyperparameters": "integrate", **points.info}
+        if most < FEWEST_POINTS:
+            info["integration"] = _FEWER
         if not points.results:
             result = Result.hyperparameters_not_converged
             self.raise_unless_ok(result, info)
@@ -551,25 +566,26 @@ class GaussianEngine:
         # The same answers always have the same posterior, whatever the key.
         rng = np.random.default_rng(0)
         if plates is not None or averaged is not None:
-            points = points.split()
+            points = points.split(most)
         if plates is not None:
             vectors = plates.vectors(points, rng)
-            points = points.moved(vectors, at(vectors, True))
+            points = points.moved(vectors, at(vectors, "result"))
         drawn = [(component, values) for component, values, _ in points.results]
         if averaged is not None:
             points, drawn = averaged.at_points(points, unravel, rng)
-        components, values = zip(*drawn, strict=True)
+        components, values = map(list, zip(*drawn, strict=True))
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
-        log_weights = points.prior_log_weights + [each.log_evidence for each in components]
+        prior, log_evidence = points.prior_log_weights, points.log_evidence
+        del points, drawn  # and with them what `assemble` uses up
+        log_weights = prior + [each.log_evidence for each in components]
         info |= judged(log_weights)
         weights, given = softmax(log_weights), [program.fixed | value for value in values]
-        final, info, shift = self._checked(program, components, given, weights, info)
-        log_evidence = None if points.log_evidence is None else points.log_evidence + shift
-        prior = points.prior_log_weights
+        components, info, shift = self._checked(program, components, given, weights, info)
+        log_evidence = None if log_evidence is None else log_evidence + shift
         return assemble(
             layout,
             program.fixed,
-            final,
+            components,
             fitted.result,
             info,
             key,

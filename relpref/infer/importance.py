@@ -5,7 +5,8 @@ standard normal. There evidence times prior is smooth and nearly Gaussian, and a
 evaluations integrate over it. The idea is that of Rue, Martino & Chopin (2009, "Approximate
 Bayesian inference for latent Gaussian models", section 6.5). In one or two directions the points
 are a lattice, of which the trapezoidal rule makes an integral that is nearly exact. In more they
-are those of a rule of degree 5 for the normal distribution, on axes that follow the skewness.
+are those of a rule of degree 5 for the normal distribution, on axes that follow the skewness; with
+many latents, where a point costs much time and memory, its corners alone, a rule of degree 3.
 The same answers always have the same points.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -46,7 +47,10 @@ _CORNERS, _SEEN = 1.5, 2.2
 _MIN_SHARE = 0.3
 # Latents above which there are fewer points: each costs more, and answers are more informative.
 _SMALL, FEWER_POINTS = 100, 36
-MIN_POINTS = 24
+_MANY, FEWEST_POINTS = 600, 16
+MIN_POINTS = 8
+# Points in all where members of plates are drawn at each, if memory allows it.
+_DRAWN = 24
 # The mixture is not to be relied on where fewer points are effective than this share of them, or,
 # of few and of many points, than these numbers.
 _LEAST_EVEN, _LEAST_OF_FEW, _LEAST_OF_MANY = 0.1, 2.0, 5.0
@@ -74,9 +78,10 @@ class Evaluated(NamedTuple):
     result: Any  # what is kept of the evaluation
 
 
-# From flattened unconstrained hyperparameters, shape (k, p), and whether the results are needed;
-# None if the engine fails.
-Evaluate = Callable[[Floats, bool], list[Evaluated | None]]
+Need = Literal["level", "gradient", "result"]  # beside the evidence and the prior
+# From flattened unconstrained hyperparameters, shape (k, p), and what is needed; None if the engine
+# fails.
+Evaluate = Callable[[Floats, Need], list[Evaluated | None]]
 
 
 class Points(NamedTuple):
@@ -101,12 +106,15 @@ class Points(NamedTuple):
                 results[row], kept[row] = evaluation.result, vectors[row]
         return self._replace(vectors=kept, results=results, prior_log_weights=prior)
 
-    def split(self) -> "Points":
-        """The same points, the heavy ones repeated, so that more may be drawn at each of them."""
+    def split(self, most: int) -> "Points":
+        """The same points, the heavy ones repeated, so that more may be drawn at each of them.
+
+        With their copies they are about ``most``.
+        """
         evidences = [component.log_evidence for component, *_ in self.results]
         log_weights = self.prior_log_weights + evidences
         weights = np.exp(log_weights - logsumexp(log_weights))
-        copies = np.maximum(np.round(MIN_POINTS * weights), 1).astype(np.int64)
+        copies = np.maximum(np.round(min(_DRAWN, most) * weights), 1).astype(np.int64)
         rows = np.repeat(np.arange(len(copies)), copies)
         return self._replace(
             vectors=self.vectors[rows],
@@ -220,7 +228,7 @@ class _Target(NamedTuple):
     moving: NDArray[np.int64]  # coordinates that z has
     scales: list[tuple[int, _Scale]]  # of entries of z
 
-    def at(self, z: Floats, with_results: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
+    def at(self, z: Floats, need: Need) -> tuple[Floats, list[Evaluated | None], Floats]:
         """Evaluate at z.
 
         Returns flattened unconstrained hyperparameters, shape (k, p), their evaluations, and log
@@ -232,7 +240,7 @@ class _Target(NamedTuple):
         for column, scale in self.scales:
             x[:, self.moving[column]], slope = _line(z[:, column], scale.z, scale.x)
             height += np.log(slope)
-        evaluations = self.evaluate(x, with_results)
+        evaluations = self.evaluate(x, need)
         here = [
             -np.inf if evaluation is None else evaluation.log_evidence + evaluation.log_prior
             for evaluation in evaluations
@@ -267,7 +275,7 @@ class _Axes(NamedTuple):
     def fitted(cls, height: "_Height", center: Floats, root: Floats) -> "_Axes":
         """The map under which the logarithm falls by ½u² on either side of each axis."""
         steps = _SEEN * np.concatenate([root.T, -root.T])
-        levels = height(np.concatenate([center[None], center + steps]), False)[2]
+        levels = height(np.concatenate([center[None], center + steps]), "level")[2]
         with np.errstate(invalid="ignore"):  # where the engine failed at both places
             drop = np.fmax(levels[0] - levels[1:], 0.1)
         # A parabola through the level that is seen falls by ½_SEEN² at this distance.
@@ -284,9 +292,9 @@ class _Axes(NamedTuple):
         return self.center + bent @ self.root.T, log_jacobian + np.linalg.slogdet(self.root)[1]
 
 
-# From places in the directions that are varied, shape (k, d), and whether results are wanted, to
-# what `_Target.at` returns.
-_Height = Callable[[Floats, bool], tuple[Floats, list[Evaluated | None], Floats]]
+# From places in the directions that are varied, shape (k, d), and what is needed, to what
+# `_Target.at` returns.
+_Height = Callable[[Floats, Need], tuple[Floats, list[Evaluated | None], Floats]]
 
 
 class _Rule(NamedTuple):
@@ -317,7 +325,7 @@ def _lattice(height: _Height, center: Floats, root: Floats, most: int) -> _Rule:
     results: list[Evaluated | None] = []
     queue: list[tuple[int, ...]] = [(0,) * size]
     while queue:
-        evaluated = height(center + np.array(queue) @ basis @ root.T, True)
+        evaluated = height(center + np.array(queue) @ basis @ root.T, "result")
         vectors.append(evaluated[0])
         results += evaluated[1]
         levels |= zip(queue, evaluated[2], strict=True)
@@ -337,37 +345,41 @@ def _lattice(height: _Height, center: Floats, root: Floats, most: int) -> _Rule:
     return _Rule(places, np.concatenate(vectors), results, log_weights, 1.0)
 
 
-def _corners(size: int, few: bool) -> Floats:
+def _corners(size: int, most: int) -> Floats:
     """Corners of a cube, shape (k, d): a fraction of them from five directions on.
 
     Averages of products of up to five coordinates are those of all corners, except the product of
-    all five directions; with ``few`` corners of six directions, of products of up to three.
+    all five directions; of six directions with few points, of products of up to three; and with
+    fewer than ``FEWEST_POINTS``, of five or six directions, of products of two.
     """
-    free = {5: 4, 6: 4 if few else 5}.get(size, size)
+    free = {5: 4, 6: 4 if most <= FEWER_POINTS else 5}.get(size, size)
+    free = min(free, 3) if most < FEWEST_POINTS else free
     corners = np.array(list(product((-1.0, 1.0), repeat=free)))
-    generated = [corners[:, :3], corners[:, 1:]] if size == free + 2 else [corners]
+    several = [corners[:, :-1], corners[:, 1:], corners[:, ::2]]
+    generated = [corners] if size == free + 1 else several[: size - free]
     columns = [part.prod(axis=1) for part in generated[: size - free]]
     return np.column_stack([corners, *columns])
 
 
-def _degree_five(height: _Height, axes: _Axes, few: bool) -> _Rule:
+def _symmetric(height: _Height, axes: _Axes, most: int) -> _Rule:
     """The rule of degree 5 for the normal distribution: center, points on axes and corners.
 
     It is that of McNamee & Stenger (1967), "Construction of fully symmetric numerical integration
     formulas": its weights follow from the moments E[u_i²] = 1, E[u_i⁴] = 3 and E[u_i² u_j²] = 1.
+    With at most ``FEWEST_POINTS``, corners alone are a rule of degree 3.
     """
-    size, corners = len(axes.root), _corners(len(axes.root), few)
-    reach = np.sqrt(2 * _CORNERS / (_CORNERS - 1))
-    on_axis, in_corner = (_CORNERS - 1) ** 2 / (4 * _CORNERS**2), 1 / _CORNERS**2
-    units = np.concatenate([np.eye(size), -np.eye(size)])
-    u = np.concatenate([np.zeros((1, size)), reach * units, np.sqrt(_CORNERS) * corners])
-    weights = np.array(
-        [1 - 2 * size * on_axis - in_corner]
-        + [on_axis] * len(units)
-        + [in_corner / len(corners)] * len(corners)
-    )
+    size = len(axes.root)
+    u = _corners(size, most)
+    weights = np.full(len(u), 1 / len(u))
+    if most > FEWEST_POINTS:
+        reach = np.sqrt(2 * _CORNERS / (_CORNERS - 1))
+        on_axis, in_corner = (_CORNERS - 1) ** 2 / (4 * _CORNERS**2), 1 / _CORNERS**2
+        units = np.concatenate([np.eye(size), -np.eye(size)])
+        u = np.concatenate([np.zeros((1, size)), reach * units, np.sqrt(_CORNERS) * u])
+        center = 1 - 2 * size * on_axis - in_corner
+        weights = np.r_[center, np.full(len(units), on_axis), in_corner * weights]
     places, log_jacobian = axes.at(u)
-    vectors, results, levels = height(places, True)
+    vectors, results, levels = height(places, "result")
     log_normal = -0.5 * np.sum(np.square(u), axis=1) - 0.5 * size * np.log(2 * np.pi)
     log_ratio = levels + log_jacobian - log_normal
     ratio = np.exp(log_ratio - max(log_ratio.max(), np.finfo(float).min))
@@ -402,14 +414,13 @@ def importance_points(
     newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
     center = root @ newton
 
-    def height(places: Floats, with_results: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
-        return target.at(origin + places @ varied.T, with_results)
+    def height(places: Floats, need: Need) -> tuple[Floats, list[Evaluated | None], Floats]:
+        return target.at(origin + places @ varied.T, need)
 
     if len(root) <= max(_SPACING):
         rule = _lattice(height, center, root, min(most, MOST_POINTS))
     else:
-        few = most <= FEWER_POINTS
-        rule = _degree_five(height, _Axes.fitted(height, center, root), few)
+        rule = _symmetric(height, _Axes.fitted(height, center, root), most)
         if rule.share < _MIN_SHARE and np.any(np.isfinite(rule.log_weights)):
             # Another one with the moments of the weighted points, as far as they determine these.
             weights = np.exp(rule.log_weights - logsumexp(rule.log_weights))
@@ -420,7 +431,7 @@ def importance_points(
             )
             values, axes = np.linalg.eigh(covariance)
             again = _Axes.fitted(height, middle, axes * np.sqrt(values))
-            rule = max(rule, _degree_five(height, again, few), key=lambda other: other.share)
+            rule = max(rule, _symmetric(height, again, most), key=lambda other: other.share)
     log_weights, evaluations = rule.log_weights, rule.results
     enough = effective(log_weights)
     report(len(evaluations), enough)
@@ -452,16 +463,19 @@ def importance_points(
     )
 
 
-def repeated_point(result: Any, here: Evaluated) -> Points:
+def repeated_point(result: Any, here: Evaluated, most: int) -> Points:
     """Points of equal weight at fixed hyperparameters, for members to be drawn at each."""
-    equal = np.full(MIN_POINTS, -np.log(MIN_POINTS))
-    info = {"points": MIN_POINTS, "effective_points": float(MIN_POINTS), "directions": 0}
-    return Points(np.empty((MIN_POINTS, 0)), [result] * MIN_POINTS, equal, here.log_evidence, info)
+    number = min(_DRAWN, most)
+    equal = np.full(number, -np.log(number))
+    info = {"points": number, "effective_points": float(number), "directions": 0}
+    return Points(np.empty((number, 0)), [result] * number, equal, here.log_evidence, info)
 
 
 def most_points(size: int) -> int:
     """Largest number of points for so many latents."""
     most = MAX_NUMBERS_OF_POINTS // max(size, 1) ** 2
+    if size > _MANY:
+        return min(most, FEWEST_POINTS)
     return min(most, FEWER_POINTS) if size > _SMALL else most
 
 
@@ -512,7 +526,7 @@ def _curvature(target: _Target, origin: Floats, at_maximum: Evaluated) -> tuple[
     left = np.arange(len(here))
     for step in (_STEP, -_STEP):
         places = origin + step * np.eye(len(here))[left]
-        evaluations = target.at(places, False)[1] if len(left) else []
+        evaluations = target.at(places, "gradient")[1] if len(left) else []
         for row, place, evaluation in zip(left, places, evaluations, strict=True):
             if evaluation is not None:
                 hessian[row] = (here - target.gradient(place, evaluation)) / step

@@ -102,7 +102,7 @@ def maximize(
         report(count, value)
         return -value, -gradient @ root
 
-    gain = min(1e-8, _GAIN / max(answers, 1.0))
+    gain = min(1e-8, 10 * _GAIN / max(answers, 1.0))
     options: Any = {"maxfun": max_evaluations, "gtol": 3e-3, "ftol": gain, "maxls": 20}
     outcome = minimize(
         objective, np.zeros_like(vector), jac=True, method="L-BFGS-B", options=options

@@ -134,10 +134,66 @@ def test_nothing_to_average_over_leaves_one_gaussian(data: PreferenceData) -> No
 def test_too_large_mixtures_are_not_thinned(
     data: PreferenceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importance, "MAX_NUMBERS_OF_POINTS", 23 * _NUMBER**2)
+    monkeypatch.setattr(importance, "MAX_NUMBERS_OF_POINTS", 7 * _NUMBER**2)
     posterior = EP(two_parts, hyperparameters="integrate").run(0, data)
     assert len(posterior.belief.weights) == 1
     assert "maximum" in posterior.info["integration"]
+
+
+def test_points_are_fewer_where_memory_is_short(
+    data: PreferenceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importance, "MAX_NUMBERS_OF_POINTS", 10 * _NUMBER**2)
+    posterior = EP(two_parts, hyperparameters="integrate").run(0, data)
+    assert 5 <= posterior.info["points"] <= 10
+    assert "memory" in posterior.info["integration"]
+
+
+def _many(number: int, seed: int = 0) -> PreferenceData:
+    """Items with three attributes and four answers for each."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(number, 3))
+    utility = np.sin(1.5 * values[:, 0]) + 0.7 * values[:, 1] + 0.5 * rng.normal(size=number)
+    first = rng.integers(0, number, 4 * number)
+    second = (first + rng.integers(1, number, 4 * number)) % number
+    wins = utility[first] - utility[second] + rng.normal(size=4 * number) > 0
+    names = np.array([f"i{at}" for at in range(number)])
+    ends = np.where(wins, [first, second], [second, first])
+    answers = pd.DataFrame({"winner": names[ends[0]], "loser": names[ends[1]]})
+    return PreferenceData.from_tables(pd.DataFrame(values, names, ["x", "y", "z"]), answers)
+
+
+def test_many_items_are_averaged_over() -> None:
+    """Each point keeps one matrix of the items."""
+    fixed = {
+        "attributes_amplitude": 1.0,
+        "attributes_lengthscale": 2.0,
+        "attributes_linear_share": 0.5,
+    }
+    posterior = EP(relpref.models.xpgp, fixed=fixed).run(0, _many(700))
+    number = len(posterior.belief.weights)
+    assert posterior.info["hyperparameters"] == "integrate"
+    assert 3 <= number == posterior.info["points"] <= importance.FEWEST_POINTS
+    assert "integration" not in posterior.info
+    kept = sum(value.nbytes for value in posterior.arrays()[0].values())
+    assert kept < (number + 0.5) * 8 * 700**2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_corners_alone_have_the_moments_of_more_points(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for more than 600 items, of 200."""
+    data = _many(200, seed)
+    more = EP(relpref.models.xpgp).run(0, data)
+    monkeypatch.setattr(importance, "_MANY", 100)
+    fewer = EP(relpref.models.xpgp).run(0, data)
+    assert fewer.info["points"] == 16 < more.info["points"]
+    left, right = fewer.belief.centred(), more.belief.centred()
+    shifts = np.abs(left.mean() - right.mean()) / right.sd()
+    assert np.quantile(shifts, 0.99) < 0.03 and shifts.max() < 0.05
+    assert_allclose(left.sd() / right.sd(), 1.0, atol=0.03)
 
 
 def test_a_saved_mixture_keeps_its_weights(posterior: UtilityPosterior, tmp_path: Path) -> None:
@@ -193,7 +249,7 @@ def test_hyperparameters_that_are_all_held_are_at_their_maximum() -> None:
 def _gaussian(precision: NDArray[np.float64], mean: NDArray[np.float64]) -> Any:
     """Evidence times prior of a Gaussian form, with its gradient."""
 
-    def evaluate(places: NDArray[np.float64], wanted: bool) -> list[Evaluated]:
+    def evaluate(places: NDArray[np.float64], need: str) -> list[Evaluated]:
         offs = places - mean
         return [
             Evaluated(float(-0.5 * off @ precision @ off), 0.0, -precision @ off, None)
@@ -217,7 +273,7 @@ def test_a_gaussian_is_integrated_over(size: int, scalars: int) -> None:
     precision = root @ root.T + 0.7 * np.eye(size)
     mean = rng.normal(size=size)
     evaluate = _gaussian(precision, mean)
-    (start,) = evaluate(mean[None], True)
+    (start,) = evaluate(mean[None], "gradient")
     points = importance_points(
         evaluate, _plain(size, scalars), mean, start, 10_000, lambda *counts: None
     )
@@ -235,23 +291,24 @@ def test_a_gaussian_is_integrated_over(size: int, scalars: int) -> None:
 @pytest.mark.parametrize("size", [3, 4, 5, 6])
 def test_the_rule_is_of_degree_five(size: int) -> None:
     """Its moments are those of a standard normal vector; of few corners, those of two axes and of
-    degree 3.
+    degree 3; of corners alone, those of degree 3, and of very few of them, of degree 2.
     """
 
-    def height(places: NDArray[np.float64], wanted: bool) -> Any:
+    def height(places: NDArray[np.float64], need: str) -> Any:
         levels = -0.5 * np.sum(places**2, axis=1) - 0.5 * size * np.log(2 * np.pi)
         return places, [None] * len(places), levels
 
     plain = importance._Axes(np.zeros(size), np.eye(size), np.ones(size), np.full(size, 1e-9))
-    for few in (False, True):
-        rule = importance._degree_five(height, plain, few)
+    for most, most_degree, of_two in ((60, 5, 5), (36, 3, 5), (16, 3, 3), (8, 3 - (size > 4), 2)):
+        rule = importance._symmetric(height, plain, most)
         weights, places = np.exp(rule.log_weights), rule.places
+        assert most > 36 or len(weights) <= most
         for powers in product(range(6), repeat=size):
             degree, axes = sum(powers), sum(power > 0 for power in powers)
-            if degree <= 5 and axes < 5 and (axes < 3 or degree <= (3 if few else 5)):
+            if degree <= max(most_degree, of_two if axes < 3 else 0) and axes < 5:
                 exact = np.prod([_MOMENTS[power] for power in powers])
                 assert weights @ np.prod(places**powers, axis=1) == pytest.approx(exact, abs=1e-6)
-    assert importance._degree_five(height, plain, True).share == pytest.approx(1.0)
+        assert rule.share == pytest.approx(1.0)
 
 
 _MOMENTS = (1, 0, 1, 0, 3, 0)  # of a standard normal variable
@@ -261,18 +318,18 @@ def test_places_where_the_engine_fails_are_left_out() -> None:
     """Of a rule, half of them, its center among them; nothing remains where all fail."""
     evaluate = _gaussian(np.eye(3), np.zeros(3))
 
-    def failing(places: NDArray[np.float64], wanted: bool) -> list[Evaluated | None]:
-        evaluated = evaluate(places, wanted)
+    def failing(places: NDArray[np.float64], need: str) -> list[Evaluated | None]:
+        evaluated = evaluate(places, need)
         return [
             one if place.sum() > 0.3 else None for one, place in zip(evaluated, places, strict=True)
         ]
 
-    start, given = evaluate(np.zeros((1, 3)), True)[0], (_plain(3, 3), np.zeros(3))
+    start, given = evaluate(np.zeros((1, 3)), "gradient")[0], (_plain(3, 3), np.zeros(3))
     points = importance_points(failing, *given, start, 10_000, lambda *counts: None)
     assert points.info["failed_points"] + points.info["points"] == 15
     assert np.all(np.isfinite(points.prior_log_weights))
     nothing = importance_points(
-        lambda places, wanted: [None] * len(places), *given, start, 10_000, lambda *counts: None
+        lambda places, need: [None] * len(places), *given, start, 10_000, lambda *counts: None
     )
     assert nothing.results == []
 
@@ -284,7 +341,7 @@ def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
         evaluate,
         _plain(8, 2),
         np.zeros(8),
-        evaluate(np.zeros((1, 8)), True)[0],
+        evaluate(np.zeros((1, 8)), "gradient")[0],
         10_000,
         lambda *counts: None,
     )
@@ -304,7 +361,7 @@ def test_points_reach_the_tails() -> None:
     mass = np.exp(_log_skewed(line))
     mass /= mass.sum()
 
-    def evaluate(places: NDArray[np.float64], wanted: bool) -> list[Evaluated | None]:
+    def evaluate(places: NDArray[np.float64], need: str) -> list[Evaluated | None]:
         slopes = -places - 12 * expit(2 * places)
         heights = _log_skewed(places).sum(axis=1)
         return [
@@ -313,7 +370,7 @@ def test_points_reach_the_tails() -> None:
         ]
 
     mode, levels = np.full(2, line[np.argmax(mass)]), (0.5, 0.8, 0.9, 0.95)
-    start: Any = evaluate(mode[None], True)[0]
+    start: Any = evaluate(mode[None], "gradient")[0]
     points = importance_points(evaluate, _plain(2, 2), mode, start, 10_000, lambda *counts: None)
     weights = np.exp(points.prior_log_weights + _log_skewed(points.vectors).sum(axis=1))
     for place in points.vectors.T:
@@ -327,7 +384,7 @@ def _log_skewed(place: NDArray[np.float64]) -> Any:
 
 
 def _height(evaluate: Any, x: NDArray[np.float64]) -> float:
-    (found,) = evaluate(x[None], True)
+    (found,) = evaluate(x[None], "level")
     return float(found.log_evidence)
 
 
