@@ -26,7 +26,7 @@ def learned(
 ) -> UtilityPosterior:
     """Update the posterior after changes of the answers.
 
-    ``quick`` makes rank-one updates, if the changes are few and the posterior allows it: a person
+    ``quick`` makes quick updates, if the changes are few and the posterior allows it: a person
     waits for these, and a full update follows in the background. They depend a little on their
     order, so they are made one by one, as in a process that saw the answers come.
     """

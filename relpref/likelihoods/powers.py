@@ -169,10 +169,11 @@ def nodes(
         )
         # From the mean with lapses, where the other mode is.
         reach = _REACH * sd + (0.5 * distance if lapses else 0.0)
-        number = int(np.ceil(np.max(reach / closest, initial=1.0)))
+        # A mean that is no number gives moments that are none.
+        number = np.ceil(np.nanmax(reach / closest, initial=1.0))
         if number <= (_EVEN_WITH_LAPSES if lapses else _EVEN):
             spacing, middle = reach / number, 0.5 * center if lapses else center
-            away = middle + spacing * column(np.arange(-number, number + 1))
+            away = middle + spacing * column(np.arange(-number, number + 1.0))
             return away, spacing + 0 * away
     levels = column([*_LEVELS, *_ONSET])[None]
     with_cavity = xp.arange(levels.shape[1]).reshape(levels.shape) < len(_LEVELS)

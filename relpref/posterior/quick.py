@@ -1,4 +1,4 @@
-"""Rank-one updates of a posterior by single answers, and an estimate of their error."""
+"""Rank-one updates of a posterior by single answers, and sweeps that settle the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +23,13 @@ from relpref.likelihoods.answers import GROUP_SD, weighted
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.powers import powered
 from relpref.linalg import real
-from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief
+from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief, mixture
 from relpref.posterior.tables import of_its_raters, rows_of
 
 Row = tuple[NDArray[np.integer[Any]], Floats]
-_ROWS = 24  # number of rows whose change of precision is followed into the variances
+_SWEEPS = 3  # after an answer, at most
+_ENOUGH = 0.01  # error, in posterior sds, below which sweeps end
+_ROWS = 32  # number of rows whose change of precision is followed into the variances in a sweep
 _CERTAIN = 1e-12  # variances below this share of the largest one are rounding errors
 _AT_ONCE = 2048  # number of answers whose covariances with all utilities are formed together
 
@@ -100,21 +102,6 @@ def through(site: Floats, noise: Floats) -> Floats:
     return site / (1 + noise * site[0])
 
 
-def cavity_of(
-    mean: Floats, variance: Floats, sites: Any, at_mode: bool
-) -> tuple[Floats, Floats] | None:
-    """Means and variances of gaps with their sites removed; None if a variance is not positive.
-
-    Laplace takes the curvature of the likelihood at the mode (``at_mode``), so means stay and
-    variances are 0.
-    """
-    precision, shift = sites
-    left = np.ones_like(mean) if at_mode else 1 - variance * precision
-    if not np.all(left > 0):
-        return None
-    return (mean, 0 * mean) if at_mode else ((mean - variance * shift) / left, variance / left)
-
-
 def match(
     model: AnswerModel,
     parameters: Mapping[str, Any],
@@ -140,83 +127,167 @@ def match(
         return sites[:, :, 0], log_probability[:, 0]
 
 
-def quick_error(
+def settled(
     model: AnswerModel,
     parameters: Mapping[str, Any],
     answers: Comparisons,
-    sites: Mapping[str, Floats],
-    belief: GaussianBelief,
+    sites: Floats,
+    belief: MixtureBelief,
     at_mode: bool = False,
     effects: int = 0,
-) -> float:
-    """Estimate the error of a Gaussian posterior: how far one more sweep would move it.
+) -> tuple[MixtureBelief, Floats, float]:
+    """Sweep over all answers until one more sweep would hardly move the posterior.
 
-    The sweep replaces the sites of all answers, to first order, at a cost of O(n²). The error is
-    the largest move of a mean, in sds, or relative change of an sd, among utilities relative to the
-    average, gaps of compared pairs, and effects of covariates; it is infinite if a cavity is
-    improper. ``at_mode`` says that sites are curvatures at the mode (Laplace). The first
-    ``effects`` entries of the Gaussian are effects of covariates, the others utilities.
+    A sweep replaces the sites of answers that share no noise: the shifts of all, to first order,
+    and the precisions of the few that change variances by most, in O(n²) for each of these.
+
+    Parameters
+    ----------
+    parameters : mapping
+        Parameters of the likelihood, and the sd of groups, by component, shape (K, ...).
+    sites : array, shape (2, K, m)
+        Precisions and shifts of single answers, of which ``belief`` is made.
+    belief : MixtureBelief
+        The first ``effects`` entries are effects of covariates, the others utilities.
+    at_mode : bool
+        Whether sites are curvatures at the mode (Laplace).
+
+    Returns
+    -------
+    belief : MixtureBelief
+    sites : array, shape (2, K, m)
+    error : float
+        How far one more sweep would move the mixture, to first order: the largest move of a mean,
+        in sds, or relative change of an sd, among utilities relative to the average, gaps of
+        compared pairs, and effects of covariates; NaN if a cavity is improper.
     """
     if not len(answers.winner):
-        return 0.0
-    parameters = dict(parameters)
-    group_sd = float(parameters.pop(GROUP_SD, 0.0))
-    columns, entries = rows_of(answers, effects)
-    gaps, count, scale = belief.rows(columns, entries), answers.count, belief.scale
-    size, spots = belief.size, np.arange(0, columns.size + 1, columns.shape[1])
-    of_gaps = scipy.sparse.csr_array(
-        (entries.ravel(), columns.ravel(), spots), (len(columns), size)
-    )
-    precision, shift = sites["precision"], sites["shift"]
-    matrix, mean, variance = of_gaps, gaps.mean, np.square(gaps.sd)
-    padded = padded_answers(answers)
-    spare = (0, len(padded.winner) - len(mean))
-    noise = [] if answers.group is None else [(answers.group, np.full(len(mean), NOISE * group_sd))]
-    if answers.list is not None:
-        with float64():
-            sds = np.asarray(_list_noise(model, padded, parameters))
-        noise.append((answers.list, sds[: len(mean)]))
-    if noise:
-        matrix, mean, variance = _with_shared(
-            answers, noise, count * precision, count * shift, of_gaps, belief
+        return belief, sites, 0.0
+    count, weights = answers.count, belief.weights
+    shared = np.zeros(len(count), dtype=bool)
+    for number in (answers.list, answers.group):
+        if number is not None:
+            shared |= (number >= 0) & (np.bincount(number + 1)[number + 1] > 1)
+    last, kept = np.inf, (belief, sites, np.nan)
+    for left in range(_SWEEPS, -1, -1):
+        matrices, mean, variance, target = swept(
+            model, parameters, answers, sites, belief, at_mode, effects
         )
-    listed = np.zeros(len(mean), bool) if answers.list is None else answers.list >= 0
+        stiffer = count * (target[0] - sites[0])
+        pull = count * (target[1] - sites[1]) - stiffer * mean
+        taken = np.where(shared, 0.0, [stiffer, pull])
+        # Moves of the means by the changes of all sites, and by those that are made.
+        turned = [matrix.T for matrix in matrices] * (len(pull) // len(matrices))
+        pulls = zip(turned, np.stack([pull, taken[1]], axis=2), strict=True)
+        moves = belief.scales @ np.stack([matrix @ each for matrix, each in pulls])
+        # Few rows change variances: those whose sites have changed by much.
+        rows = np.argsort(weights @ np.abs(stiffer * variance))[-_ROWS:]
+        few = np.stack([matrix[rows].toarray() for matrix in matrices])
+        changes = few @ belief.scales
+        error = _error(belief, answers, effects, moves[:, :, :1], changes, stiffer[:, rows])
+        if not error < last:
+            break
+        last, kept = error, (belief, sites, error)
+        if error < _ENOUGH or not left:
+            break
+        variances, move = changes @ few.swapaxes(1, 2), moves[:, :, 1:]
+        # Of the sum of a gap and noise, given the utilities.
+        noise = np.maximum(variance[:, rows] - np.diagonal(variances, axis1=1, axis2=2), 0.0)
+        center = mean[:, rows] + (few @ move)[:, :, 0] + noise * taken[1][:, rows]
+        sites = sites + np.stack([0 * pull, taken[1] / count])
+        stiffer = taken[0][:, rows]
+        sites[:, :, rows] += np.stack([stiffer, stiffer * center]) / count[rows]
+        stiffer = (stiffer / (1 + noise * stiffer))[:, :, None]
+        fewer = np.linalg.solve(np.eye(len(rows)) + stiffer * variances, stiffer * changes)
+        scales = belief.scales - changes.swapaxes(1, 2) @ fewer
+        belief = mixture(belief.locations + move[:, :, 0], scales, weights)
+    return kept
+
+
+def _error(
+    belief: MixtureBelief,
+    answers: Comparisons,
+    effects: int,
+    moves: Floats,
+    changes: Floats,
+    stiffer: Floats,
+) -> float:
+    """Largest move of a mean, in sds, or relative change of an sd, see `settled`.
+
+    Means move by ``moves``, shape (K, n, 1), and covariances by −Σ_r ``stiffer`` ccᵀ, where the c
+    are rows of ``changes``, shape (K, r, n).
+    """
+    columns, entries = rows_of(answers, effects)
+
+    def parts(values: Floats) -> Floats:
+        """Relative utilities, gaps and effects, from entries of shape (K, r, n)."""
+        utilities = values[..., effects:] - values[..., effects:].mean(axis=-1, keepdims=True)
+        gaps = np.sum(values[..., columns] * entries, axis=-1)
+        return np.concatenate([utilities, gaps, values[..., :effects]], axis=-1)
+
+    diagonals = np.diagonal(belief.scales, axis1=1, axis2=2)
+    averages = belief.scales[:, effects:, effects:].mean(axis=2)
+    relative = diagonals[:, effects:] - 2 * averages + averages.mean(axis=1, keepdims=True)
+    gaps = belief.rows(columns, entries).variances
+    before = belief.weights @ np.concatenate([relative, gaps, diagonals[:, :effects]], axis=1)
+    moved = belief.weights @ np.abs(parts(moves.swapaxes(1, 2))[:, 0])
+    narrower = np.einsum("kr,krn->kn", stiffer, np.square(parts(changes)))
+    narrower = belief.weights @ np.abs(0.5 * narrower)
+    certain = before <= _CERTAIN * before[: relative.shape[1]].max(initial=0.0)
+    before = np.where(certain, np.inf, before)
+    return float(np.max([moved / np.sqrt(before), narrower / before], initial=0.0))
+
+
+def swept(
+    model: AnswerModel,
+    parameters: Mapping[str, Any],
+    answers: Comparisons,
+    sites: Floats,
+    belief: MixtureBelief,
+    at_mode: bool,
+    effects: int,
+) -> tuple[list[Any], Floats, Floats, Floats]:
+    """Sums of gaps and the noise of lists and groups, and the sites that match them.
+
+    Returns the coefficients of the sums, shape (m, n), by component (or once, without noise), see
+    `_with_shared`; their means and variances, shape (K, m); and the sites, shape (2, K, m), NaN if
+    a cavity is improper.
+    """
+    columns, entries = rows_of(answers, effects)
+    ends = np.arange(0, columns.size + 1, columns.shape[1])
+    of_gaps = scipy.sparse.csr_array(
+        (entries.ravel(), columns.ravel(), ends), (len(columns), belief.size)
+    )
+    gaps, count, padded = belief.rows(columns, entries), answers.count, padded_answers(answers)
+    matrices, mean, variance = [of_gaps], gaps.means, gaps.variances
+    size, spare = len(count), (0, len(padded.winner) - len(count))
+    if answers.list is not None or answers.group is not None:
+        each = []
+        for at, component in enumerate(belief.components):
+            given, noise = {name: value[at] for name, value in parameters.items()}, []
+            group_sd = given.pop(GROUP_SD, 0.0)
+            if answers.group is not None:
+                noise.append((answers.group, np.full(size, NOISE * group_sd)))
+            if answers.list is not None:
+                with float64():
+                    sds = np.asarray(_list_noise(model, padded, given))
+                noise.append((answers.list, sds[:size]))
+            precision, shift = count * sites[:, at]
+            each.append(_with_shared(answers, noise, precision, shift, of_gaps, component))
+        matrices = [sums[0] for sums in each]
+        mean, variance = (np.stack([sums[at] for sums in each]) for at in (1, 2))
+    listed = np.zeros(size, bool) if answers.list is None else answers.list >= 0
     together = np.where(at_mode | listed, 1, count)  # answers of one site
-    cavity = cavity_of(mean, variance, (together * precision, together * shift), at_mode)
-    if cavity is None:
-        return np.inf
+    # Laplace takes the curvature of the likelihood at the mode: means stay, and variances are 0.
+    precision, shift = sites * (0 if at_mode else together)
+    left = 1 - variance * precision
+    left = np.where(left > 0, left, np.nan)
+    cavity = (mean - variance * shift) / left, variance / left * (not at_mode)
     with float64():
-        alone = {name: np.asarray(value)[None] for name, value in parameters.items()}
         number = np.pad(together.astype(np.float64), spare, constant_values=1.0)
-        middle, spread = (np.pad(each, spare)[None] for each in cavity)
-        sites_after, _ = _matched(model, padded, alone, middle, spread, number)
-        after_precision, after_shift = sites_after
-        stiffer = count * (after_precision[0, : len(mean)] - precision)
-        pull = count * (after_shift[0, : len(mean)] - shift) - stiffer * mean
-    move = scale @ (matrix.T @ pull)
-    # Few rows change variances: those whose sites have changed by much.
-    rows = np.argsort(np.abs(stiffer * variance))[-_ROWS:]
-    changes = matrix[rows] @ scale
-    utilities = scale[effects:, effects:]
-    averages = utilities.mean(axis=1)
-    relative_variances = np.maximum(np.diagonal(utilities) - 2 * averages + averages.mean(), 0.0)
-
-    def parts(values: Floats) -> list[Floats]:
-        """Split changes of entries, shape (..., n), into relative utilities, gaps and effects."""
-        relative = values[..., effects:] - values[..., effects:].mean(axis=-1, keepdims=True)
-        return [relative, (of_gaps @ values.T).T, values[..., :effects]]
-
-    variances = relative_variances, np.square(gaps.sd), np.diagonal(scale)[:effects]
-    changed_sds = []
-    for moved, narrower, before in zip(parts(move), parts(changes), variances, strict=True):
-        open_to = before > _CERTAIN * relative_variances.max(initial=0.0)
-        spread = 0.5 * stiffer[rows] @ np.square(narrower)
-        changed_sds += [
-            moved[open_to] / np.sqrt(before[open_to]),
-            spread[open_to] / before[open_to],
-        ]
-    worst = float(np.max(np.abs(np.concatenate(changed_sds)), initial=0.0))
-    return worst if np.isfinite(worst) else np.inf
+        middle, spread = (np.pad(each, ((0, 0), spare)) for each in cavity)
+        after, _ = _matched(model, padded, parameters, middle, spread, number)
+    return matrices, mean, variance, after[:, :, :size]
 
 
 @lazy_jit(static_argnums=0)
@@ -305,6 +376,7 @@ def _matched(
 
     Cavities without them are given by component, shape (K, m).
     """
+    parameters = {name: each for name, each in parameters.items() if name != GROUP_SD}
     value: Any
     likelihood, value = _likelihoods(model, len(mean), answers, parameters)
     with np.errstate(all="ignore"):

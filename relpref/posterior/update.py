@@ -20,7 +20,7 @@ from relpref.models.preference import EFFECT_SCALE, GROUP_SD_PRIOR
 from relpref.posterior.base import FITTED
 from relpref.posterior.gaussian import Floats, mixture
 from relpref.posterior.origin import Origin
-from relpref.posterior.quick import RankOne, cavity_of, match, quick_error, through
+from relpref.posterior.quick import RankOne, match, settled, swept, through
 from relpref.posterior.tables import rows_of
 from relpref.result import InferenceWarning
 
@@ -29,7 +29,7 @@ Hyperparameters = Literal["keep", "refit", "schedule"]
 GUESSED = "guessed"  # entry of ``info``: hyperparameters that are at the prior's median, not fitted
 _SITES = ("precision", "shift")
 MAX_QUICK_ERROR = 0.05  # in posterior sds; with a larger one, a quick update becomes a full one
-_CHECKED = 4  # number of components of a mixture, the heaviest, whose error is estimated
+_ROUNDS = 8  # in which sites become those of a posterior that was corrected
 _SAME_SITE = 1e-2  # largest relative difference of sites that count as equal
 _SEARCH_INFO = (
     "hyperparameters",
@@ -103,7 +103,7 @@ class Update:
         return replace(again, origin=origin, info={**again.info, **facts})
 
     def quickly(self, max_error: float) -> Any:
-        """Make a rank-one change for every answer, with the hyperparameters kept.
+        """Make a rank-one change for every answer, with the hyperparameters kept, and settle it.
 
         Updates fully instead if answers depend on one another, or if the estimated error is above
         ``max_error``.
@@ -113,11 +113,14 @@ class Update:
         if not self._each_by_itself():
             return self.fully("keep", False)
         self._check_gaps(at_mode)
-        moving = RankOne(posterior.full)
+        moving, before = RankOne(posterior.full), posterior.data.comparisons
         sites = np.stack([np.atleast_2d(posterior.sites[name]) for name in _SITES])
         parameters = self._by_component(self.values, self.data.comparisons)
-        shared = parameters.pop(GROUP_SD, np.zeros(1)) ** 2
-        before, number, gained = posterior.data.comparisons, 0, 0.0
+        # Sites whose tilted moments are those of a posterior that was corrected.
+        for _ in range(_ROUNDS if posterior.corrected and not posterior.quick_answers else 0):
+            given = parameters, before, sites, posterior.full, at_mode, effects
+            *_, sites = swept(likelihood, *given)
+        shared, number, gained = parameters.get(GROUP_SD, np.zeros(1)) ** 2, 0, 0.0
         for taken_back, some, (after, places, rows) in self.steps:
             moved = _moved(sites, places)
             copies = _moved(before.count[None], places)[0]
@@ -125,29 +128,18 @@ class Update:
             gaps = zip(*rows_of(some, effects), strict=True)
             for at, (row, gap) in enumerate(zip(rows, gaps, strict=True)):
                 noise, times = shared * grouped[at], int(some.count[at])
-                number += times
-                now = before.count[row] if taken_back else copies[row]
                 old = (sites if taken_back else moved)[:, :, row]
-                # Equal answers have one site; Laplace takes each for itself.
-                leaving = now if not at_mode else times if taken_back else 0
-                coming = leaving - times if taken_back else leaving + times
-                if leaving:
-                    moving.add(gap, -through(leaving * old, noise))
+                number += times
+                if taken_back:
+                    moving.add(gap, -through(times * old, noise))
                 mean, variance = moving.gap(gap)
-                cavity, chance, site = (mean, variance + noise), np.zeros_like(mean), old
-                for total, sign in ((leaving, -1), (coming, 1)):
-                    if total:
-                        site, log_p = match(likelihood, parameters, some, at, cavity, total)
-                        chance += sign * log_p
-                gained += moving.weigh(chance)
-                if coming:
-                    moving.add(gap, through(coming * site, noise))
-                    mine = places == row if taken_back else np.arange(len(places)) == row
-                    rest = now - leaving
-                    average = (rest * old + coming * site) / (rest + coming)
-                    moved[:, :, mine] = average[:, :, None]
-                if not taken_back:
+                cavity = mean, variance + noise
+                site, chance = match(likelihood, parameters, some, at, cavity, times)
+                gained += moving.weigh(-chance if taken_back else chance)
+                if not taken_back:  # equal answers have one site
+                    moving.add(gap, through(times * site, noise))
                     copies[row] += times
+                    moved[:, :, row] += times * (site - old) / copies[row]
             sites, before = moved, after
         data, units, more = self._rescaled(moving)
         belief = moving.belief()
@@ -156,20 +148,9 @@ class Update:
             belief = mixture(belief.locations * units, scales, belief.weights)
         error = float("nan")  # of many items it would take a solve for each answer
         if not posterior.large:
-            parameters |= {GROUP_SD: np.sqrt(np.broadcast_to(shared, len(belief.weights)))}
-            error = max(
-                quick_error(
-                    likelihood,
-                    {name: value[at] for name, value in parameters.items()},
-                    data.comparisons,
-                    dict(zip(_SITES, sites[:, at], strict=True)),
-                    belief.components[at],
-                    at_mode,
-                    effects,
-                )
-                for at in np.argsort(-belief.weights)[:_CHECKED]
-            )
-            if error > max_error:
+            given = parameters, data.comparisons, sites, belief, at_mode, effects
+            belief, sites, error = settled(likelihood, *given)
+            if not error <= max_error:
                 return self.fully("keep", False)
         info = {
             **posterior.info,
@@ -226,12 +207,18 @@ class Update:
     def _each_by_itself(self) -> bool:
         """Whether each changed answer depends on utilities and effects of covariates alone.
 
-        It does not if it shares noise with other answers of its list or group.
+        It does not if it shares noise with other answers of its list or group, nor does the first
+        tie, whose hyperparameter changes the evidence of all answers.
         """
         answers, current = self.data.comparisons, self.posterior.data.comparisons
+        new = self.values.keys() - self.posterior.hyperparameters.keys()
         if (
+            new - {*SPREADS, GROUP_SD}
             # A custom program may look at neither groups nor covariates.
-            (answers.covariates is not None and EFFECT_SCALE not in self.posterior.hyperparameters)
+            or (
+                answers.covariates is not None
+                and EFFECT_SCALE not in self.posterior.hyperparameters
+            )
             or (current.group is not None and GROUP_SD not in self.posterior.hyperparameters)
             # The mode of a list has a curvature of all its rows together.
             or (self.origin.engine.at_mode and current.list is not None)
@@ -264,7 +251,7 @@ class Update:
     def _check_gaps(self, at_mode: bool) -> None:
         """Refuse a program whose answers are not given by gaps of utilities and its likelihood.
 
-        The sites of a few answers show it: if the program is as assumed, each is what `match` makes
+        The sites of a few answers show it: if the program is as assumed, each is what `swept` makes
         of its cavity. The engine stops when tilted and posterior moments agree up to its tolerance
         ρ, of means in sds and of variances relative to themselves. If the gap has the posterior
         N(m, v), the precision of its site has an error of up to ρ/v, and its shift of up to
@@ -273,31 +260,26 @@ class Update:
         posterior, answers = self.posterior, self.posterior.data.comparisons
         if posterior.quick_answers or posterior.corrected or not len(answers.winner):
             return  # sites no longer make the posterior
-        parameters = self._by_component(posterior.hyperparameters, answers)
-        parameters.pop(GROUP_SD, None)
-        columns, entries = rows_of(answers, posterior._num_effects)
         # Only answers that are in no list or group: those in one depend on each other.
         numbers = (each for each in (answers.list, answers.group) if each is not None)
-        alone = np.flatnonzero(np.max([np.full(len(columns), -1), *numbers], axis=0) < 0)
-        for row in alone[[0, len(alone) // 2, -1]] if len(alone) else ():
-            margins = posterior.full.rows(columns[[row]], entries[[row]])
-            mean, variance = margins.means[:, 0], margins.variances[:, 0]
-            before = np.stack([np.atleast_2d(posterior.sites[name])[:, row] for name in _SITES])
-            count = answers.count[row]
-            cavity = cavity_of(mean, variance, count * before, at_mode)
-            site = (
-                cavity and match(posterior.likelihood, parameters, answers, row, cavity, count)[0]
+        alone = np.flatnonzero(np.max([np.full(len(answers.winner), -1), *numbers], axis=0) < 0)
+        if not len(alone):
+            return
+        rows = alone[[0, len(alone) // 2, -1]]
+        columns: dict[str, Any] = {name: each[rows] for name, each in answers.columns.items()}
+        few = replace(answers, **columns | {"list": None, "group": None})
+        before = np.stack([np.atleast_2d(posterior.sites[name])[:, rows] for name in _SITES])
+        parameters = self._by_component(posterior.hyperparameters, answers)
+        given = parameters, few, before, posterior.full, at_mode, posterior._num_effects
+        _, mean, variance, after = swept(posterior.likelihood, *given)
+        inverse = np.divide(1, variance, out=np.zeros_like(variance), where=variance > 0)
+        tolerance = 2 * max(self.origin.engine.tol, POINT_TOLERANCE)
+        unsure = tolerance * np.stack([inverse, np.sqrt(inverse) + np.abs(mean) * inverse])
+        if not np.all(np.abs(after - before) <= unsure + _SAME_SITE * (np.abs(before) + 1e-2)):
+            raise UnsupportedProgramError(
+                "quick=True is for programs whose answers look at gaps of utilities by the "
+                "likelihood that they are given, as those of relpref.models do; leave quick out"
             )
-            inverse = np.divide(1, variance, out=np.zeros_like(variance), where=variance > 0)
-            tolerance = 2 * max(self.origin.engine.tol, POINT_TOLERANCE)
-            unsure = tolerance * np.stack([inverse, np.sqrt(inverse) + np.abs(mean) * inverse])
-            if site is None or np.any(
-                np.abs(site - before) > unsure + _SAME_SITE * (np.abs(before) + 1e-2)
-            ):
-                raise UnsupportedProgramError(
-                    "quick=True is for programs whose answers look at gaps of utilities by the "
-                    "likelihood that they are given, as those of relpref.models do; leave quick out"
-                )
 
 
 def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:

@@ -660,13 +660,14 @@ class UtilityPosterior(Posterior):
             Answers to remove, as they were given.
         quick : bool or float
             One rank-one change of mean and covariance for each answer, O(n²), from a site that
-            matches its moments once: near the full result, in milliseconds. How near is estimated
-            by one sweep: ``info["quick_error"]``, the largest move of a mean in posterior sds or
-            relative change of an sd; beyond 0.05, or the number given, a full update is made
-            instead. ``info["quick_answers"]`` counts quick ones; `explain` and the log evidence
-            wait for the next full update, which needs no argument. Lists, and an answer that shares
-            a group with another one, are learned in full. Of too many items for a matrix each is a
-            product with their covariance, and `save` waits, too.
+            matches its moments once, and then up to three sweeps over the sites of all answers:
+            near the full result, in milliseconds. How near is estimated by one more sweep:
+            ``info["quick_error"]``, the largest move of a mean in posterior sds or relative change
+            of an sd; beyond 0.05, or the number given, a full update is made instead.
+            ``info["quick_answers"]`` counts quick ones; `explain` and the log evidence
+            wait for the next full update, which needs no argument. Lists, the first tie, and an
+            answer that shares a group with another one, are learned in full. Of too many items for
+            a matrix each is a product with their covariance, without sweeps, and `save` waits, too.
         hyperparameters : {"keep", "refit", "schedule"}
             Kept: the result is that of a full fit with these. Or fitted again, from where they are;
             on schedule that is when the number of answers has changed by a quarter, and at least by

