@@ -39,10 +39,16 @@ def tier_columns(belief: Belief, probability: float) -> dict[str, NDArray[Any]]:
 def told_apart(belief: Belief, probability: float) -> NDArray[np.bool_]:
     """Whether entry i is told apart from j and above it, shape (n, n).
 
-    With d_ij the difference of two entries, that is where E d_ij > c·sd_ij, see `critical_value`.
+    With d_ij the difference of two entries, that is where P(d_ij > 0) > Φ(c), see `critical_value`:
+    of a Gaussian where E d_ij > c·sd_ij. Of a mixture large differences have large sds, because
+    their size follows that of the hyperparameters, which says nothing against their signs.
     """
-    gap, sd = gaps(belief)
-    return np.asarray(gap > critical_value(belief.size, probability) * sd)
+    weights = belief.weights if belief.components else [1.0]
+    below = np.zeros((belief.size, belief.size))
+    for part, weight in zip(belief.components or (belief,), weights, strict=True):
+        gap, sd = gaps(part)
+        below += weight * ndtr(-gap / sd)
+    return np.asarray(below < ndtr(-critical_value(belief.size, probability)))
 
 
 def gaps(belief: Belief) -> tuple[Floats, Floats]:

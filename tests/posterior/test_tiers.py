@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from scipy.special import ndtr
 from scipy.stats import studentized_range
 
 from benchmarks.tiers import simulated
 from relpref.errors import DataError
 from relpref.posterior.gaussian import Belief, DrawsBelief, GaussianBelief, MixtureBelief
-from relpref.posterior.tiers import critical_value, tier_columns
+from relpref.posterior.tiers import critical_value, gaps, tier_columns, told_apart
 
 
 def gaussian(size: int, seed: int, separation: float = 8.0) -> GaussianBelief:
@@ -28,8 +29,14 @@ def by_hand(belief: Belief, probability: float) -> dict[str, list[int]]:
     """The definition."""
     mean, covariance, size = belief.mean(), belief.covariance(), belief.size
     c = studentized_range.ppf(probability, size, np.inf) / np.sqrt(2) if size > 1 else 0.0
-    own = np.diagonal(covariance)
-    above = mean[:, None] - mean > c * np.sqrt(own[:, None] + own - 2 * covariance)
+    draws = isinstance(belief, DrawsBelief)
+    parts = [GaussianBelief(mean, covariance)] if draws else belief.components
+    below = np.zeros((size, size))
+    for weight, part in zip([1.0] if draws else belief.weights, parts, strict=True):
+        own = np.diagonal(part.scale)
+        sd = np.sqrt(np.maximum(own[:, None] + own - 2 * part.scale, 1e-300))
+        below += weight * ndtr(-(part.location[:, None] - part.location) / sd)
+    above = below < ndtr(-c)
     tier, current, rest = np.zeros(size, dtype=int), 0, list(np.argsort(-mean))
     while rest:
         leader, current = rest[0], current + 1
@@ -41,6 +48,19 @@ def by_hand(belief: Belief, probability: float) -> dict[str, list[int]]:
         "rank_lower_all": (1 + above.sum(axis=0)).tolist(),
         "rank_upper_all": (size - above.sum(axis=1)).tolist(),
     }
+
+
+def test_differences_of_unknown_size_have_known_signs() -> None:
+    """Components that differ in the size of all utilities do not doubt their order."""
+    location = np.array([2.0, 1.0, 0.0, -3.0])
+    sizes = np.array([0.5, 1.0, 3.0])
+    scale = 0.01 * np.eye(4)
+    belief = MixtureBelief(
+        sizes[:, None] * location, np.square(sizes)[:, None, None] * scale, np.full(3, 1 / 3)
+    )
+    gap, sd = gaps(belief)
+    assert not np.any(gap > critical_value(4, 0.95) * sd)
+    assert told_apart(belief, 0.95)[np.triu_indices(4, 1)].all()
 
 
 def beliefs(size: int, seed: int) -> list[Belief]:
