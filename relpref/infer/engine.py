@@ -509,7 +509,6 @@ class GaussianEngine:
 
         def at(places: Floats, need: Need) -> list[Evaluated | None]:
             nonlocal visited
-            whole = need == "result"
             evaluations: list[Evaluated | None] = []
             for place in places:
                 nearest = visited_sites[int(np.argmin(np.square(visited - place).sum(axis=1)))]
@@ -523,7 +522,7 @@ class GaussianEngine:
                         unconstrained,
                         start,
                         *limits,
-                        whole,
+                        need == "result",
                     )
                     gradient = ravel(evidence.gradient)[0]
                     log_evidence = float(evidence.log_evidence)
@@ -534,7 +533,7 @@ class GaussianEngine:
                     visited = np.vstack([visited, place])
                     visited_sites.append(evidence.sites)
                     result = None
-                    if whole:
+                    if need == "result":
                         values = jax.tree.map(np.asarray, evidence.hyperparameters)
                         component = Component.of(layout, evidence)
                         evidence = evidence._replace(

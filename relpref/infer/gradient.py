@@ -199,7 +199,7 @@ def prior_surrogates(
     alpha: Array,
     pulled: Array | None,
     covariance: Covariance,
-    moving: Covariance,
+    moving: Any,
 ) -> tuple[Partial, ...]:
     """The prior's surrogates: their derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)) at fixed sites.
 
@@ -217,7 +217,7 @@ def prior_surrogates(
     if pulled is not None:
         back = projection.adjoint(pulled)
         weights = weights + xp.outer(back, alpha) + xp.outer(alpha, back)
-    slopes = moving.pull(filled(0.5 * weights, moving.size, moving.size))  # type: ignore[attr-defined]
+    slopes = moving.pull(filled(0.5 * weights, moving.size, moving.size))
     surrogates = (Partial(_pull_of_prior, slopes),)
     if layout.constant_projection:
         return surrogates
