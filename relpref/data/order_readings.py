@@ -270,6 +270,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     few = len(ranks) < 3 or size < 2 or len(named) > 1 + len(sheet.columns) // 4
     if few or (sheet.better and "score" in sheet.named):
         return
+    best = f" ({sheet.better} is better)" if sheet.better else " (1 is the best)"
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
     by_column |= any(sheet.noun(column) & ITEMS - EVENTS for column in named)
     by_column |= "item" in named
@@ -288,14 +289,14 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         ]
         for apart in ([], odd)[: 1 + bool(odd)]:
             items = [column for column in ranks if column not in apart]
-            what = f"orders, a row each, of {listed(map(sheet.table.called, items))}"
+            what = f"orders, a row each, of {listed(map(sheet.table.called, items))}{best}"
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
     if "list" in named or any(frozenset() < sheet.noun(column) <= EVENTS for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
-        what = f"orders, a column each, of the items in {labels[0]!r}"
+        what = f"orders, a column each, of the items in {labels[0]!r}{best}"
         reading = partial(_melted, sheet, ranks, "list", labels[0])
         yield Reading(what, reading, {"item": labels[0]})
 

@@ -393,7 +393,7 @@ def _goals(sheet: Sheet) -> Iterator[Outcome]:
         cells = [*map(sheet.cells, ends)]
         if all(map(is_numeric, cells)):
             first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
-            described = f"the result of {ends[0]!r} and {ends[1]!r}"
+            described = f"the higher of {ends[0]!r} and {ends[1]!r}"
             names = dict(zip(_SCORES, ends, strict=True))
             yield Outcome(described, np.sign(first - second), ends, names)
 
