@@ -57,13 +57,56 @@ def fit(
         ``relation_kernels={"roaster": "hidden-common-cause"}``. The cliques of a relation with the
         kernel ``HiddenCommonCause("cliques")`` are counted.
 
-        All names fit in either case, and with - or _.
+        All names fit in either case, and with - or _. They are listed under other parameters.
 
     Returns
     -------
     UtilityPosterior
         ``info`` has the ``model``, the ``seed``, the size of the ``data`` and, as ``notes``, how
         the tables were read.
+
+    Other Parameters
+    ----------------
+    hyperparameters : {"integrate", "maximize", "em", "nuts"}, default "integrate"
+        Average over hyperparameters, or take those of the highest evidence times prior.
+    fixed : mapping from site to value, optional
+        Hyperparameters that are known.
+    restarts : int, default 1
+        Starting points of the search for hyperparameters.
+    draws, warmup : int, default 200
+        With ``"nuts"``: draws of hyperparameters to keep, and tuning steps.
+    tol : float, default 1e-8
+        Tolerance of convergence.
+    max_sweeps, max_evaluations : int, default 500 and 200
+        Largest number of sweeps at one value of the hyperparameters, and of evaluations.
+    space : {"auto", "latent", "observation"}, default "auto"
+        Space of the linear algebra; with very many items also "entity" and "gap".
+    structure : {"auto", "dense", "sparse"}, default "auto"
+        Matrices, or, above 4,000 items, covariances that are evaluated where they are needed.
+    check : {"auto", True, False}, default "auto"
+        Compare the posterior with the exact one, and correct it.
+    throw : bool, default True
+        Raise an error if the engine does not converge.
+    attribute_kernel : AttributeKernel or str, optional
+        Covariance of attributes; the squared exponential plus a linear one by default.
+    relation_kernels : mapping from relation to GraphKernel or str, optional
+        Covariances of relations; `RegularizedLaplacian` by default.
+    priors : mapping from site to distribution, optional
+        Priors of hyperparameters in place of the default ones.
+    likelihood : AnswerModel or str, optional
+        How answers follow from utilities; `Probit` by default.
+    standardize : bool, default True
+        Center and scale every attribute.
+    normalize : bool, default True
+        Scale every covariance of a relation to a mean gap variance of 2.
+    individual : bool, default True
+        Give every item a part of its own.
+    better : {"low", "high"}, optional
+        Which times or points of the items of an event are the best.
+    unplaced : {"last", "out"}, optional
+        Whether items without a place (DNF) are below all others.
+    both_bad, unsure : {"tie", "drop"}, optional
+        Whether an answer that both are bad, or that nobody is sure, is a tie.
 
     Raises
     ------

@@ -6,6 +6,7 @@ import pkgutil
 import re
 import runpy
 import warnings
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import relpref
 from relpref import registry
 from relpref.infer import EP, Laplace
 from relpref.models import xpgp
+from relpref.options import OPTIONS
 
 ROOT = Path(__file__).parents[1]
 README, PAGES = ROOT / "README.md", sorted((ROOT / "docs").glob("*.md"))
@@ -114,3 +116,14 @@ def test_engines_document_their_parameters(engine: Any) -> None:
         "program",
         "fixed",
     }
+
+
+def test_fit_documents_the_options_of_engine_and_model() -> None:
+    others = relpref.fit.__doc__.partition("Other Parameters\n")[2].partition("Examples\n")[0]
+    named = re.findall(r"^    (\w+(?:, \w+)*) :", others, flags=re.MULTILINE)
+    programs = [*signature(xpgp).parameters][1:]
+    expected = {*EP(xpgp).options, "fixed", *programs, *OPTIONS}
+    assert {name for line in named for name in line.split(", ")} == expected
+    for name in ("restarts", "space", "structure", "check", "throw", "hyperparameters"):
+        default = EP(xpgp).options[name]
+        assert re.search(rf"^    {name} : .*, default .*{default}", others, re.MULTILINE)
