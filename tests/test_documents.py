@@ -119,7 +119,8 @@ def test_engines_document_their_parameters(engine: Any) -> None:
 
 
 def test_fit_documents_the_options_of_engine_and_model() -> None:
-    others = relpref.fit.__doc__.partition("Other Parameters\n")[2].partition("Examples\n")[0]
+    document = relpref.fit.__doc__ or ""
+    others = document.partition("Other Parameters\n")[2].partition("Examples\n")[0]
     named = re.findall(r"^    (\w+(?:, \w+)*) :", others, flags=re.MULTILINE)
     programs = [*signature(xpgp).parameters][1:]
     expected = {*EP(xpgp).options, "fixed", *programs, *OPTIONS}
