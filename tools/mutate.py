@@ -87,8 +87,14 @@ MUTANTS = (
     ),
     Mutant(
         "infer",
-        "moving.covariance.matmul(alpha)) - moving.covariance.inner(weights)",
-        "moving.covariance.matmul(alpha)) + moving.covariance.inner(weights)",
+        "weights = xp.outer(alpha, alpha) - space.weights",
+        "weights = xp.outer(alpha, alpha) + space.weights",
+    ),
+    Mutant("kernels", "slope = -2 * spread / lengthscale", "slope = 2 * spread / lengthscale"),
+    Mutant(
+        "likelihoods",
+        "(random - 1) / (1 - self.lapse)",
+        "(random + 1) / (1 - self.lapse)",
     ),
     Mutant(
         "infer",
@@ -109,8 +115,8 @@ MUTANTS = (
     ),
     Mutant(
         "posterior",
-        "np.ones_like(mean) if at_mode else 1 - variance * precision",
-        "np.ones_like(mean) if at_mode else 1 + variance * precision",
+        "left = 1 - variance * precision",
+        "left = 1 + variance * precision",
     ),
     Mutant(
         "rls",

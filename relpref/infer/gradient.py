@@ -101,16 +101,14 @@ def slopes_of_answers(
     """
     parts: list[Any] = []
     arrays = offset + mean, variance, weight, spread, *power
-    for likelihood, value, *cavity, weights, spreads, n in _cut(
-        observations, *arrays, *_ONCE[len(power) :]
-    ):
-        given = value, *cavity, weights, n
+    for likelihood, value, center, width, weights, spreads, *n in _cut(observations, *arrays):
+        given = value, center, width, weights
         if knows_derivatives(likelihood):
-            parts.append(likelihood.pull(*given, spreads))
+            parts.append(likelihood.pull(*given, *(n or [1.0]), spreads))
         elif hasattr(likelihood, "constants"):
-            parts.append(likelihood.constants(*given))
+            parts.append(likelihood.constants(*given, *n))
         else:
-            parts.append((weights, n))
+            parts.append((weights, *n))
     return tuple(parts)
 
 
@@ -134,8 +132,8 @@ def pull_of_answers(
         elif hasattr(likelihood, "surrogate"):
             total = total + likelihood.surrogate(value, offset + center, cavity[0], *part)
         else:
-            weight, power = part
-            moments = powered(likelihood, value, offset + center, cavity[0], power)
+            weight, *power = part
+            moments = powered(likelihood, value, offset + center, cavity[0], *power)
             share = moments.log_normalizer - cavity[1] * moments.curvature
             total = total + jnp.sum(weight * share)
     return total
@@ -149,9 +147,6 @@ def powers(observations: tuple[Observation, ...]) -> Array:
         copied = jnp.broadcast_to(jnp.ravel(copied), (value.size,))
         parts.append(jnp.where(copied | (counts == 0), 1.0, counts))
     return jnp.concatenate(parts)
-
-
-_ONCE = (1.0,)  # the power of rows, where none is given
 
 
 def _cut(observations: tuple[Observation, ...], *arrays: Any) -> list[tuple[Any, ...]]:

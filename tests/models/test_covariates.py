@@ -201,7 +201,8 @@ def test_updates_are_fits(tmp_path: Path) -> None:
     assert quick.effects["sd"].to_numpy() == pytest.approx(anew.effects["sd"].to_numpy(), rel=0.2)
     assert quick.update().effects.to_numpy() == pytest.approx(anew.effects.to_numpy(), abs=1e-7)
     again = quick.update(withdraw=table[30:], quick=np.inf)
-    assert again.effects.to_numpy() == pytest.approx(before.effects.to_numpy(), abs=1e-8)
+    near = pytest.approx(before.effects.to_numpy(), rel=0.02, abs=0.02 * before.effects["sd"].min())
+    assert again.effects.to_numpy() == near
     back = after.update(withdraw=table[30:])
     assert back.effects.to_numpy() == pytest.approx(before.effects.to_numpy(), abs=1e-6)
     before.save(tmp_path / "covariates.nc")
