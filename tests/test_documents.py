@@ -6,7 +6,7 @@ import pkgutil
 import re
 import runpy
 import warnings
-from inspect import signature
+from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any
 
@@ -119,12 +119,12 @@ def test_engines_document_their_parameters(engine: Any) -> None:
 
 
 def test_fit_documents_the_options_of_engine_and_model() -> None:
-    document = relpref.fit.__doc__ or ""
+    document = getdoc(relpref.fit) or ""
     others = document.partition("Other Parameters\n")[2].partition("Examples\n")[0]
-    named = re.findall(r"^    (\w+(?:, \w+)*) :", others, flags=re.MULTILINE)
+    named = re.findall(r"^(\w+(?:, \w+)*) :", others, flags=re.MULTILINE)
     programs = [*signature(xpgp).parameters][1:]
     expected = {*EP(xpgp).options, "fixed", *programs, *OPTIONS}
     assert {name for line in named for name in line.split(", ")} == expected
     for name in ("restarts", "space", "structure", "check", "throw", "hyperparameters"):
         default = EP(xpgp).options[name]
-        assert re.search(rf"^    {name} : .*, default .*{default}", others, re.MULTILINE)
+        assert re.search(rf"^{name} : .*, default .*{default}", others, re.MULTILINE)
