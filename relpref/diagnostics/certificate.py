@@ -182,8 +182,9 @@ def certify(
     ----------
     posterior : Posterior or RelationPosterior
         A posterior from EP or Laplace is checked at its hyperparameters, a mixture over
-        hyperparameters as a proposal for hyperparameters and latent vector together, by 25 of its
-        components, samples by the agreement of their chains. One from `Exact` is exact.
+        hyperparameters as a proposal for hyperparameters and latent vector together (of a sample
+        of hyperparameters by 25), samples by the agreement of their chains. One from `Exact` is
+        exact.
     num_samples : int
         Draws to be weighted, at least 100, in antithetic pairs. Up to 16 times as many are drawn
         until the verdict is decided, or until more draws of the same components of a mixture do
@@ -206,6 +207,9 @@ def certify(
     -----
     Weights vary more in more dimensions, even where every margin is right: with hundreds of items
     they may fail although EP is right. Compare with NUTS then, see `check`.
+
+    Where a fit averages over points of the hyperparameters, the posterior at each point and the
+    points' weights are checked, not whether the points are enough: `check` shows that.
 
     Examples
     --------

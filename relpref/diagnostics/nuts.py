@@ -23,7 +23,13 @@ from relpref.infer.call import Values
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.reweighting import Target, directions, log_likelihood, whitened
+from relpref.infer.reweighting import (
+    Target,
+    directions,
+    is_sample,
+    log_likelihood,
+    whitened,
+)
 from relpref.infer.smoothing import by_chain, convergence
 from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
@@ -329,8 +335,8 @@ def _compared(
     effective = np.inf  # draws of the posterior
     if posterior.sampled:
         effective = convergence(by_chain(belief.locations, posterior.chains))[1]
-    elif posterior.hyperparameter_draws:
-        effective = posterior.effective_draws or float(1 / np.sum(np.square(belief.weights)))
+    elif is_sample(posterior):
+        effective = posterior.effective_draws or len(belief.weights)
     both = 1 / (1 / ess + 1 / effective)
     error = pd.DataFrame({"mean": true["sd"] / np.sqrt(both), "sd": true["sd"] / np.sqrt(2 * both)})
     table, far, event = comparison(reported, true, error), np.nan, ""

@@ -40,8 +40,9 @@ from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
 from relpref.linalg import BlockDiagonal, Covariance, Dense
-from relpref.linalg.arrays import Array, block_diagonal, namespace
+from relpref.linalg.arrays import Array, block_diagonal, namespace, summed_to
 from relpref.linalg.arrays import on_host as on_host_arrays
+from relpref.linalg.covariance import at_path
 from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
@@ -144,8 +145,8 @@ def evaluate(
     with np.errstate(all="ignore"):
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
         sizes = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
-        full, moments, slopes = on_host(program, unconstrained)
-        prior = cut(full, program.layout)
+        prior, moments, slopes = on_host(program, unconstrained)
+        prior = prior._replace(blocks=dense_blocks(program.layout, prior.covariance))
         rows: Any = program.rows if prior.projection is None else DenseRows(prior.projection)
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(
@@ -191,38 +192,68 @@ def on_host(
 ) -> tuple[Prior, Moments, Callable[..., tuple[Any, ...]]]:
     """The compiled program's prior, tilted moments and derivatives by its answers.
 
-    They are arrays of NumPy. The prior has all rows of padded data, the moments are those of the
-    rows of ``program``.
+    They are arrays of NumPy, without the latents and rows of padded data.
     """
     shape, m = program.compiled, program.layout.num_rows
     full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
-    full = full._replace(blocks=dense_blocks(shape.layout, full.covariance))
     size = shape.layout.num_rows
     direct = full.observations and all(
         knows_derivatives(observation.likelihood) for observation in full.observations
     )
+    prior = cut(full, program.layout)
+    if direct and size > m:
+        prior = prior._replace(observations=tuple(each.first(m) for each in full.observations))
 
     def of_all(arrays: Sequence[Array], powers: Sequence[Array]) -> list[Any]:
         spare = np.ones(size - m)
         return [filled(array, size) for array in arrays] + [np.r_[n, spare] for n in powers]
 
     def moments(mean: Array, variance: Array, *power: Array) -> TiltedMoments:
-        given = of_all((mean, variance), power)
         if direct:
-            tilted_moments = tilted(full.observations, full.offset, *given)
-        elif full.observations:
+            return tilted(prior.observations, prior.offset, mean, variance, *power)
+        given = of_all((mean, variance), power)
+        if full.observations:
             tilted_moments = _tilted(full.observations, full.offset, *given)
         else:
             tilted_moments = _tilted_by(shape, unconstrained, *given)
         return TiltedMoments(*(np.asarray(moment)[:m] for moment in tilted_moments))
 
     def slopes(*arrays: Array) -> tuple[Any, ...]:
-        given = of_all(arrays[:4], arrays[4:])
-        if direct:
-            return slopes_of_answers(full.observations, full.offset, *given)
-        return _slopes_by(shape, unconstrained, *given)
+        if not direct:
+            return _slopes_by(shape, unconstrained, *of_all(arrays[:4], arrays[4:]))
+        pulls = slopes_of_answers(prior.observations, prior.offset, *arrays)
+        if size == m:
+            return pulls
+        (observation,) = full.observations
 
-    return full, moments, slopes
+        def whole(path: tuple[str, ...], slope: Array) -> Array:
+            """A slope of all rows of padded data; cut leaves have an entry for each row."""
+            sizes = [*slope.shape]
+            sizes[0 if program.members is None else 1] = size
+            leaf = at_path(observation.likelihood, path)
+            return summed_to(filled(slope, *sizes), np.shape(leaf))
+
+        return tuple({path: whole(path, slope) for path, slope in pull.items()} for pull in pulls)
+
+    return prior, moments, slopes
+
+
+def slopes_of_cavities(
+    program: Program, unconstrained: Values, cavity: Cavity, counts: Array, *power: Array
+) -> tuple[Values, Array]:
+    """Derivatives of Σ log Ẑ at fixed cavities, in the hyperparameters and in the cavities' means.
+
+    Each row counts as often as ``counts`` says; a row is p^n for the ``power`` n.
+    """
+    _, moments, slopes = on_host(program, unconstrained)
+    shape, nothing = program.compiled, np.zeros_like(cavity.variance)
+    sizes = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
+    dual = counts * moments(*cavity, *power).gradient
+    given = slopes(*cavity, counts, nothing, *power)
+    answers = filled_pull(Partial(pull_of_answers, *cavity, nothing, dual, given), sizes)
+    with_prior = _slope(shape, unconstrained, (answers,))
+    alone = _slope(shape, unconstrained, ())
+    return {name: np.asarray(with_prior[name] - alone[name]) for name in unconstrained}, dual
 
 
 def traced(*trees: Any) -> bool:
@@ -238,20 +269,9 @@ def total(parts: Mapping[str, Any]) -> Any:
 def cut(prior: Prior, layout: Layout) -> Prior:
     """The prior of the latents and rows of a layout, without those of padded data."""
     n, m, projection = layout.num_latents, layout.num_rows, prior.projection
-    sizes = {site: rows.stop - rows.start for site, rows in layout.slices.items()}
-    blocks = prior.blocks
-    if len(prior.location) != n:
-        blocks = {
-            site: {
-                name: np.ascontiguousarray(matrix[: sizes[site], : sizes[site]])
-                for name, matrix in parts.items()
-            }
-            for site, parts in blocks.items()
-        }
     return prior._replace(
         location=prior.location[:n],
         offset=prior.offset[:m],
-        blocks=blocks,
         gaussian=jax.tree.map(lambda array: array[:m], prior.gaussian),
         log_concave=prior.log_concave[:m],
         counts=prior.counts[:m],
@@ -334,12 +354,19 @@ def prior_of(program: Program, reading: Reading, projection: bool = False) -> Pr
 
 
 def dense_blocks(layout: Layout, covariance: BlockDiagonal) -> dict[str, dict[str, Array]]:
-    """Matrices of the named parts of each site's covariance, see `Evidence.blocks`."""
+    """Matrices of the named parts of each site's covariance, see `Evidence.blocks`.
+
+    They are without the values of padded data.
+    """
     blocks = {}
-    for site, block in zip(layout.slices, covariance.blocks, strict=True):
-        parts = getattr(block, "parts", {"": block})
-        blocks[site] = {name: part.dense() for name, part in parts.items()}
+    for (site, rows), block in zip(layout.slices.items(), covariance.blocks, strict=True):
+        parts, size = getattr(block, "parts", {"": block}), rows.stop - rows.start
+        blocks[site] = {name: _corner(part.dense(), size) for name, part in parts.items()}
     return blocks
+
+
+def _corner(matrix: Array, size: int) -> Array:
+    return matrix if len(matrix) == size else np.ascontiguousarray(matrix[:size, :size])
 
 
 @lazy_jit

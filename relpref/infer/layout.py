@@ -55,6 +55,12 @@ class Observation(NamedTuple):
         shape = jnp.shape(likelihood.predictor)
         return cls(likelihood, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
 
+    def first(self, number: int) -> "Observation":
+        """The first rows of a likelihood that can be cut."""
+        likelihood: Any = self.likelihood
+        rows = slice(number)
+        return Observation(likelihood.rows(rows), self.value[rows], self.counts[rows])
+
 
 def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
     """The kinds of noise that rows share by their likelihoods, for all rows."""

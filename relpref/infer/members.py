@@ -14,7 +14,7 @@ normal variable, θ = F⁻¹(Φ(z)) with the prior's distribution function F, wh
 hyperparameters, such as one scale for all members.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -97,6 +97,11 @@ class OfMembers:
     @property
     def predictor(self) -> Array:
         return jnp.ravel(self.each.predictor[0])
+
+    def rows(self, index: Any) -> "OfMembers":
+        """The answers of some rows."""
+        members = replace(self.members, row=self.members.row[index])
+        return OfMembers(self.each.rows((slice(None), index)), members, self.counts[index])
 
     def known(self, value: Array, mean: Array, variance: Array, power: Any = 1.0) -> Known:
         """Posterior of the members under cavities of all rows; a row is p^n, n being ``power``."""

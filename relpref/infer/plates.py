@@ -11,22 +11,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 from scipy.special import ndtri
 
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
-from relpref.infer.evidence import Evidence, on_host
-from relpref.infer.gradient import at_points, filled, powers, tilted
+from relpref.infer.evidence import Evidence, on_host, slopes_of_cavities
+from relpref.infer.gradient import at_points, filled
 from relpref.infer.importance import Points, inverse_root
 from relpref.infer.jaxprs import reached
 from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.search import Fitted
 from relpref.infer.sites import Sites, cavities_of_answers
-from relpref.infer.spaces import Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg.arrays import Array, ravel
@@ -38,6 +36,7 @@ _EXACT = 1e-6  # relative error of a derivative that tells whose row it is
 _TURNS = 6
 _SETTLED = 0.03  # by how much the logarithms of scales may still move
 _LEAST_CURVATURE = 0.5
+_STEP = 1e-3  # of unconstrained hyperparameters, in differences
 _LOG_SCALES = np.linspace(-6.0, 3.0, 361)
 
 
@@ -215,14 +214,18 @@ class Averaged(NamedTuple):
 
         See `relpref.infer.members.Known`.
         """
-        full, *_ = on_host(self.program, unconstrained)
-        around = _filled(self.program, evidence)
-        cavity, power = cavities_of_answers(full.counts, full.power, *around)
-        given = cavity.mean + full.offset, cavity.variance, power
+        prior, *_ = on_host(self.program, unconstrained)
+        cavity, power = cavities_of_answers(
+            prior.counts, prior.power, evidence.sites, evidence.marginals
+        )
+        given = cavity.mean + prior.offset, cavity.variance, power
         likelihood: Any
-        for likelihood, value, _ in full.observations:
+        for likelihood, value, _ in prior.observations:
             if hasattr(likelihood.each, "powered"):
                 return np.asarray(likelihood.known(value, *given).probability)
+        size = self.program.compiled.layout.num_rows
+        spare = np.ones(size - len(power))
+        given = filled(given[0], size), filled(given[1], size), np.r_[power, spare]
         return np.asarray(_probability(self.program.compiled, unconstrained, *given))
 
     def given(
@@ -295,15 +298,6 @@ def _probability(program: Program, unconstrained: Values, *given: Array) -> Arra
     ((likelihood, value, _),) = program.read(unconstrained).observations
     probability: Array = likelihood.known(value, *given).probability
     return probability
-
-
-def _filled(program: Program, evidence: Evidence) -> tuple[Sites, Marginals]:
-    """Sites and marginals of all rows of padded data."""
-    size = program.compiled.layout.num_rows
-    precision, shift, mean, variance = (
-        filled(np.asarray(part), size) for part in (*evidence.sites, *evidence.marginals[:2])
-    )
-    return Sites(precision, shift), Marginals(mean, variance, np.zeros(()))
 
 
 def _is_scale(program: Program, sites: dict[str, Site], site: str, name: str) -> bool:
@@ -392,14 +386,28 @@ def _curvature(program: Program, unconstrained: Values, evidence: Evidence) -> F
     The hyperparameters are flattened and unconstrained. The derivatives are those of Σ log Ẑ at
     fixed cavities, less the response of the latent vector, F'ΣF, F = A'∂β, with the derivatives ∂β
     of log Ẑ in the cavities' means and the hyperparameters. Changes of the latents' prior are left
-    out.
+    out. Differences of first derivatives give the second.
     """
-    compiled, number = program.compiled, program.layout.num_rows
-    given = _filled(program, evidence)
-    bent, moving = map(np.asarray, _bent(compiled, unconstrained, *given))
+    prior, *_ = on_host(program, unconstrained)
+    cavity, power = cavities_of_answers(
+        prior.counts, prior.power, evidence.sites, evidence.marginals
+    )
+    given = (power,) if program.layout.repeated else ()
+    vector, unravel = ravel(unconstrained)
+
+    def slopes(vector: Floats) -> Floats:
+        """Derivatives in the hyperparameters, then in the cavities' means."""
+        values = unravel(vector)
+        gradient, means = slopes_of_cavities(program, values, cavity, prior.counts / power, *given)
+        return np.append(ravel(gradient)[0], means)
+
+    steps = _STEP * np.eye(len(vector))
+    rows = [slopes(vector + step) - slopes(vector - step) for step in steps]
+    bent, moving = np.split(np.array(rows).T / (2 * _STEP), [len(vector)])
+    bent = -0.5 * (bent + bent.T)
     if program.rows is None or evidence.covariance is None:
         return bent
-    pulled = program.rows.back(moving[:number])
+    pulled = program.rows.back(moving)
     curvature: Floats = bent - pulled.T @ evidence.covariance @ pulled
     return curvature
 
@@ -432,27 +440,3 @@ def _scales(program: Program, name: str) -> tuple[Array, Array]:
     into = biject_to(prior.support)
     raw = jnp.asarray(_LOG_SCALES)
     return into(raw), prior.log_prob(into(raw)) + into.log_abs_det_jacobian(raw, into(raw))
-
-
-@lazy_jit
-def _bent(
-    program: Program, unconstrained: Values, sites: Sites, marginals: Marginals
-) -> tuple[Array, Array]:
-    """Minus the second derivatives at fixed cavities, and ∂β, shape (m, p), of `_curvature`."""
-    vector, unravel = ravel_pytree(unconstrained)
-    observations = program.read(unconstrained).observations
-    counts = jnp.concatenate([observation.counts for observation in observations])
-    cavity, power = cavities_of_answers(counts, powers(observations), sites, marginals)
-    counts, given = counts / power, (power,) if program.layout.repeated else ()
-
-    def log_normalizer(vector: Array) -> tuple[Array, Array]:
-        reading = program.read(unravel(vector))
-        moments = tilted(reading.observations, reading.offset, *cavity, *given)
-        return jnp.vdot(counts, moments.log_normalizer), counts * moments.gradient
-
-    def slopes(vector: Array) -> tuple[Array, Array]:
-        slope, pull = jax.grad(log_normalizer, has_aux=True)(vector)
-        return -slope, pull
-
-    derivatives: tuple[Array, Array] = jax.jacfwd(slopes)(vector)
-    return derivatives

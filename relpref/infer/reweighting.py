@@ -41,7 +41,8 @@ MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look 
 # are left out: their standard deviation is a hundred-thousandth of the largest, and rounding would
 # decide their values.
 _MIN_VARIANCE = 1e-10
-_COMPONENTS = 25  # of a mixture that are looked at
+_COMPONENTS = 25  # of a sample of hyperparameters that are looked at
+_NEGLIGIBLE = 1e-4  # share of a component that is left out
 _GROUPS = 50  # of draws, by which errors are found
 # Twice as many draws are taken, and twice as many again, until the weights can be relied on (few
 # draws may see the foot of a tail that is light further out) and the verdict is decided. Not where
@@ -352,35 +353,65 @@ def weighted_draws(
     parts: list[tuple[Floats, Floats]] = []
     with float64():
         proposals = list(_proposals(posterior))
-    each = 2 * -(-num_samples // (2 * len(proposals)))  # pairs
+    pairs = np.array([-(-num_samples * each.share // 2) for each in proposals], np.intp)
+    # Draws are independent between the components of a sample, or between pairs.
+    component = np.repeat(np.arange(len(pairs)), 2 * pairs)
+    groups = component
+    if not is_sample(posterior):
+        starts = np.cumsum(pairs) - pairs
+        numbers = [
+            np.tile(start + np.arange(number), 2)
+            for start, number in zip(starts, pairs, strict=True)
+        ]
+        groups = np.concatenate(numbers) % _GROUPS
     for rounds in _ROUNDS:
         with float64():
             for _ in range(rounds):
-                for target, proposal, log_scale, _, sites in proposals:
-                    draws, log_weights = target.weigh(proposal, each, rng, wider, sites)
-                    parts.append((draws, log_weights - log_scale))
+                for number, each in zip(pairs, proposals, strict=True):
+                    draws, log_weights = each.target.weigh(
+                        each.gaussian, 2 * number, rng, wider, each.sites
+                    )
+                    represented = np.log(each.share * np.sum(pairs) / number)
+                    parts.append((draws, log_weights + represented - each.log_evidence))
         draws, log_weights = (np.concatenate(part) for part in zip(*parts, strict=True))
         repeats, number = len(parts) // len(proposals), len(log_weights)
-        component = np.tile(np.repeat(np.arange(len(proposals)), each), repeats)
-        # Draws are independent between the components of a mixture, or between the pairs of a
-        # Gaussian.
-        pairs = np.tile(np.arange(each // 2) % _GROUPS, 2 * repeats)
-        groups = component if len(proposals) > 1 else pairs
-        values = [each[3] for each in proposals]
-        batch = WeightedDraws(draws, log_weights, smoothed(log_weights), groups, component, values)
+        batch = WeightedDraws(
+            draws,
+            log_weights,
+            smoothed(log_weights),
+            np.tile(groups, repeats),
+            np.tile(component, repeats),
+            [each.values for each in proposals],
+        )
         yield batch
         hopeless = float(batch.smoothed.ess) / number * sum(_ROUNDS) * num_samples < MIN_EFFECTIVE
         if (hopeless and not batch.reliable) or 2 * number > most:
             return
 
 
-def _proposals(
-    posterior: Posterior,
-) -> Iterator[tuple[Target, tuple[Floats, Floats], float, dict[str, Any], Sites | None]]:
-    """Targets and proposals for a Gaussian, or for some components of a mixture.
+class _Proposal(NamedTuple):
+    """A component, from which latent vectors are drawn."""
 
-    Each comes with the number to subtract from its log weights, its hyperparameters, and, where
-    answers are in groups, their sites.
+    target: Target
+    gaussian: tuple[Floats, Floats]  # see `Target.proposal`
+    share: float  # of all draws
+    log_evidence: float  # the engine's
+    values: dict[str, Any]  # all hyperparameters
+    sites: Sites | None  # where answers are in groups
+
+
+def is_sample(posterior: Posterior) -> bool:
+    """Whether the components of a mixture are draws of the hyperparameters.
+
+    Then they have equal weights. Components of other weights are the points of an integral, whose
+    weights say themselves whether they can be relied on.
+    """
+    belief: Any = posterior.full
+    return len(belief.components) > 1 and not np.ptp(belief.weights)
+
+
+def _proposals(posterior: Posterior) -> Iterator[_Proposal]:
+    """Proposals for a Gaussian, or for the components of a mixture.
 
     A mixture draws its hyperparameters θ by the weights of its components, which are p(θ) Z_q(θ)
     with the engine's evidence. For the joint posterior the weight of θ and u together is
@@ -400,22 +431,24 @@ def _proposals(
     if len(belief.components) == 1 and not posterior.hyperparameter_draws:
         values = dict(posterior.hyperparameters)
         target = Target.of(posterior, values)
-        yield target, target.proposal(belief.components[0]), 0.0, values, sites(target, 0)
+        gaussian = target.proposal(belief.components[0])
+        yield _Proposal(target, gaussian, 1.0, 0.0, values, sites(target, 0))
         return
-    weights = belief.weights
-    total = min(len(weights), _COMPONENTS)
-    # As many places in the cumulative weights, so that each stands for the same share; a heavy
-    # component may have several.
-    places = (np.arange(total) + 0.5) / total * weights.sum()
-    nearest = np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
+    shares = belief.weights / belief.weights.sum()
+    chosen = np.flatnonzero(shares > _NEGLIGIBLE)
+    if is_sample(posterior):
+        number = min(len(shares), _COMPONENTS)
+        chosen = ((np.arange(number) + 0.5) / number * len(shares)).astype(np.intp)
     first, log_evidences = None, log_evidences_of(posterior)
-    for at, times in zip(*np.unique(nearest, return_counts=True), strict=True):
+    total = shares[chosen].sum()
+    for at in chosen.tolist():
         moving = {name: draws[at] for name, draws in posterior.hyperparameter_draws.items()}
         values = {**posterior.hyperparameters, **moving}
         target = Target.of(posterior, values) if first is None else first.at(values)
         first = first or target
-        log_scale = float(log_evidences[at] - np.log(times))
-        yield target, target.proposal(belief.components[at]), log_scale, values, sites(target, at)
+        share, gaussian = shares[at] / total, target.proposal(belief.components[at])
+        log_evidence = float(log_evidences[at])
+        yield _Proposal(target, gaussian, share, log_evidence, values, sites(target, at))
 
 
 def log_evidences_of(posterior: Posterior) -> Floats:
@@ -446,10 +479,7 @@ def reweighted_moments(
     mean, log_sd = (after - before)[0]
     mean_error, log_sd_error = np.sqrt((len(after) - 2) * (after - before)[1:].var(axis=0))
     belief: Any = posterior.full
-    if len(belief.components) > 1 and not np.ptp(belief.weights):
-        # Components of equal weight are a sample, whose mean is itself known up to an error;
-        # weighted ones are the points of an integral, whose weights say themselves whether they can
-        # be relied on.
+    if is_sample(posterior):  # its mean is itself known up to an error
         between = np.cov(belief.locations, rowvar=False, bias=True)
         beliefs = (GaussianBelief(belief.mean(), scale) for scale in (between, 0 * between))
         spread, nothing = (held.reported(each)["sd"] for each in beliefs)

@@ -37,8 +37,6 @@ _HOPELESS = 1e-3  # damping after many steps in a row that led to unusable sites
 # Held sweeps follow a fresh one with a residual below _HOLD_BELOW, at most _MOST_HELD of them, as
 # long as the residual falls and until it is within _SETTLED of that of the fresh one.
 _HOLD_BELOW, _MOST_HELD, _SETTLED = 0.3, 6, 0.02
-# Where factorizations are cheap, held sweeps come after so many fresh ones.
-_SEVERAL = 10
 
 
 class Sites(NamedTuple):
@@ -327,8 +325,7 @@ def run(
         fit, marginals = cond(state.held < 0, fresh, hold, state)
         cavity = cavities(counts, state.sites, marginals)
         moments = problem.tilted(*cavity)
-        holding = problem.holding or sweeps >= _SEVERAL
-        kinds = problem.log_concave, problem.gaussian, holding
+        kinds = problem.log_concave, problem.gaussian, problem.holding
         after, usable = advance(counts, state, fit, marginals, cavity, moments, *kinds)
         sweeps = sweeps + (state.held < 0)
         if progress is not None and state.held < 0:

@@ -23,6 +23,7 @@ from relpref.likelihoods.powers import Answer, power_moments, shares
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
+    interval_log,
     interval_moments,
     log_expected_sigmoid,
     log_ndtr,
@@ -461,19 +462,34 @@ class GradedComparison(Comparison):
             (value != 0) | ties, 1 / (2 * self.strengths + ties), 0.0
         )
 
+    def _bounds(self, value: Array, mean: Array) -> tuple[Array, Array, Array, Array]:
+        """Signs, lower ends less the standardized gap, widths, and which intervals are open.
+
+        The width of an open interval has no meaning.
+        """
+        xp = namespace(mean, self.gap)
+        grade, sign, start, end = self._interval(value, xp)
+        lower = xp.where(grade == 0, -end, start) - sign * mean
+        width = xp.where(grade == 0, 2 * end, end - start)
+        return sign, lower, width, grade == self.strengths
+
+    def standard_log(self, value: Array, z: Array) -> Array:
+        """Closed form, see `standard`."""
+        if namespace(z, self.gap) is not np:
+            return super().standard_log(value, z)
+        _, lower, width, is_open = self._bounds(value, z)
+        return interval_log(lower, np.where(is_open, np.inf, width))
+
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form: Φ at the ends of the grade's interval, divided by √(1 + v)."""
+        sign, lower, width, is_open = self._bounds(value, mean)
         xp = namespace(mean, variance)
-        grade, sign, start, end = self._interval(value, xp)
         scale = 1 / xp.sqrt(1 + variance)
-        lower = xp.where(grade == 0, -end, start) - sign * mean
-        width = xp.where(grade == 0, 2 * end, end - start) * scale
-        width = xp.where(grade == self.strengths, xp.inf, width)
-        moments = interval_moments(lower * scale, width)
+        moments = interval_moments(lower * scale, xp.where(is_open, xp.inf, width * scale))
         return TiltedMoments(
             moments.log_normalizer,
             sign * moments.gradient * scale,
-            moments.curvature * xp.square(scale),
+            moments.curvature * scale * scale,
         )
 
     def slopes(self, value: Array, gap: Array) -> dict[str, Array]:
@@ -628,7 +644,7 @@ class DavidsonComparison(GradedComparison):
         )
         return answers[jax.random.categorical(key, chances, shape=sample_shape + self.batch_shape)]
 
-    standard = Comparison.standard
+    standard, standard_log = Comparison.standard, Comparison.standard_log
 
     def standard_point(self, value: Array, z: Array) -> TiltedMoments:
         """Closed form."""

@@ -325,6 +325,23 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     )
 
 
+def interval_log(lower: Any, width: Any) -> Any:
+    """The logarithm alone of `interval_moments`, in a third of the time; for NumPy."""
+    narrow = width * np.maximum(np.abs(lower), 1.0) < _NARROW
+    upper = lower + np.where(narrow, 1.0, width)
+    mirrored = lower + upper > 0
+    left, right = np.where(mirrored, -upper, lower), np.where(mirrored, -lower, upper)
+    most = special.log_ndtr(right)
+    value = most + np.log(-np.expm1(special.log_ndtr(left) - most))
+    if not np.any(narrow):
+        return value
+    # As in `interval_moments`.
+    width = np.where(narrow, width, 1.0)
+    square = np.square(lower + 0.5 * width)
+    near = np.log(width) - 0.5 * square + np.square(width) * (square - 1) / 24
+    return np.where(narrow, near - 0.5 * np.log(2 * np.pi), value)
+
+
 _SPACED = 0.625  # between nodes of the trapezoidal rule, in units of the noise
 
 

@@ -433,7 +433,7 @@ class Posterior(PosteriorBase):
         """Draws of the exact posterior at the hyperparameters, by importance weights.
 
         Draws of this posterior are weighted by the exact posterior over this one (Vehtari et al.
-        2024) and resampled; of a mixture over hyperparameters with those of 25 components; of more
+        2024) and resampled; of a sample of hyperparameters with those of 25; of more
         items than a matrix has room for, those that answers are about.
 
         Parameters

@@ -22,7 +22,7 @@ from relpref.likelihoods import (
     ProbitComparison,
     SoftComparison,
 )
-from relpref.likelihoods.tilted import interval_moments
+from relpref.likelihoods.tilted import interval_log, interval_moments
 from relpref.likelihoods.weighted import WeightedComparison
 
 # One shape for everything, so that each kind compiles once.
@@ -350,9 +350,19 @@ def test_a_narrow_interval_is_exact_on_both_sides_of_the_switch() -> None:
         )
     nodes, weights = np.polynomial.legendre.leggauss(12)
     density = stats.norm.pdf(middle[:, None] + width[:, None] * nodes / 2)
-    assert_allclose(found.log_normalizer, np.log(width / 2 * (density @ weights)), rtol=1e-9)
+    expected = np.log(width / 2 * (density @ weights))
+    assert_allclose(found.log_normalizer, expected, rtol=1e-9)
+    assert_allclose(interval_log(middle - width / 2, width), expected, rtol=1e-9)
     assert_allclose(found.gradient, middle * (1 - width**2 / 12), rtol=1e-7, atol=1e-12)
     assert_allclose(found.curvature, 1 - width**2 / 12, rtol=1e-7)
+
+
+def test_the_logarithm_of_an_interval_alone() -> None:
+    rng = np.random.default_rng(0)
+    lower, width = rng.normal(0, 20, 2000), np.exp(rng.uniform(-12, 4, 2000))
+    width[::7] = np.inf
+    expected = interval_moments(lower, width).log_normalizer
+    assert_allclose(interval_log(lower, width), expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", KINDS)
