@@ -24,6 +24,8 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
+from relpref.devices import host
+
 SETTING = "RELPREF_CACHE"
 _DIGEST_BYTES = 16
 _PREFIX = "jax-"  # of names of folders
@@ -35,10 +37,10 @@ _entries: "Entries | None" = None  # shared by these threads
 
 @contextmanager
 def float64() -> Iterator[None]:
-    """Compute in float64, with the cache."""
+    """Compute in float64, with the cache, where `relpref.devices` says."""
     import jax  # here, because modules that import this one may not need JAX
 
-    with kept(), jax.enable_x64(True):
+    with kept(), jax.enable_x64(True), host():
         yield
 
 

@@ -40,6 +40,7 @@ OPEN = (
     "blas",
     "compiled",
     "description",
+    "devices",
     "errors",
     "files",
     "lazy_jit",

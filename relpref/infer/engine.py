@@ -12,6 +12,7 @@ from scipy.special import logsumexp, softmax
 
 from relpref.blas import threads_for
 from relpref.description import Description
+from relpref.devices import accelerated
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import Component, assemble, positive_definite, prior_notes, thinned
 from relpref.infer.call import Model, Values, preference_data, survey
@@ -247,7 +248,8 @@ class GaussianEngine:
             # A graph's spectrum may be computed.
             with threads_for(0 if data is None else data.num_items):
                 program = self._read(args, kwargs, self.fixed)
-            with threads_for(program.layout.num_latents):
+            latents = program.layout.num_latents
+            with threads_for(latents), accelerated(latents):
                 return self._fitted(program, sites, key, args, kwargs, progress_bar, at)
 
     def _read(
@@ -373,7 +375,7 @@ class GaussianEngine:
             for row in rows:
                 here = program.at(row)
                 for start in (sites, cold):
-                    with threads_for(layout.num_latents):
+                    with threads_for(layout.num_latents), accelerated(layout.num_latents):
                         evidence = self.evaluate(
                             here, dual, False, {}, start, self.tol, self.max_sweeps, True
                         )

@@ -14,6 +14,7 @@ import numpy as np
 from jax.tree_util import Partial
 from numpy.typing import NDArray
 
+from relpref.devices import default_device
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.arrow import Arrow, ArrowSpace
 from relpref.infer.call import Values
@@ -135,10 +136,10 @@ def evaluate(
     If ``whole`` is true, the (n, n) arrays of a posterior are computed and the gradient is left
     out; a search does without these arrays. If it is None, they are empty.
 
-    On CPUs, and where JAX does not trace the call, only the program is compiled: its covariance,
-    the moments of its answers and the derivatives of both. The algebra is NumPy's.
+    On the host, and where JAX does not trace the call, only the program is compiled: its
+    covariance, the moments of its answers and the derivatives of both. The algebra is NumPy's.
     """
-    if traced(program, unconstrained, sites) or jax.default_backend() != "cpu":
+    if traced(program, unconstrained, sites) or default_device().platform != "cpu":
         arguments = (approximate, program, dual, with_gradient, unconstrained, sites)
         return _evaluate(*arguments, tolerance, max_sweeps, whole)
     unconstrained, sites = jax.tree.map(np.asarray, (unconstrained, sites))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import find_top_trace
 
+from relpref.devices import default_device
 from relpref.lazy_jit.steps import Steps, translate
 from relpref.lazy_jit.writer import TooLongError, UntranslatableError
 
@@ -192,8 +193,7 @@ def _signature(leaves: list[Any]) -> list[Any] | None:
 
 def _interpretable(leaves: list[Any]) -> bool:
     """Whether all is on the one device whose arrays NumPy sees."""
-    default = _CONFIG.jax_default_device
-    device = jax.devices()[0] if default is None or isinstance(default, str) else default
+    device = default_device()
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     return (
         device.platform == "cpu"

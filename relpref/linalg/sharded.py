@@ -86,10 +86,10 @@ def _gather(array: Array, sharding: NamedSharding) -> Floats:
 
 @contextmanager
 def _computing(sharding: NamedSharding) -> Iterator[None]:
-    """Enable double precision, and raise a RelprefError if another process is lost."""
+    """Compute on the mesh in double precision; RelprefError if another process is lost."""
     processes = len({device.process_index for device in sharding.mesh.devices.flat})
     try:
-        with float64():
+        with float64(), jax.default_device(sharding.mesh.local_devices[0]):
             yield
     except jax.errors.JaxRuntimeError as error:
         if processes == 1:
