@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,9 +87,16 @@ def fit(words: Sequence[str]) -> dict[str, Any]:
     table, start = answers(words), time.process_time()
     posterior = relpref.fit(answers=table, progress_bar=False, **options)
     seconds = time.process_time() - start
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # kB; bytes on macOS
-    megabytes = used / (1024**2 if sys.platform == "darwin" else 1024)
-    return {"seconds": seconds, "megabytes": megabytes, "result": posterior.result.name}
+    return {"seconds": seconds, "megabytes": _megabytes(), "result": posterior.result.name}
+
+
+def _megabytes() -> float:
+    """Most memory that this process has used."""
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    # `getrusage` counts what the parent had when this process was forked.
+    status = Path("/proc/self/status").read_text("ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def measured(words: Sequence[str]) -> dict[str, Any]:
