@@ -32,7 +32,6 @@ from relpref.linalg import (
     LaplacianSolver,
     SparseMatrix,
     SparsePrecision,
-    Spectral,
     cholesky,
     gap_quadrature,
     real,
@@ -319,7 +318,7 @@ class RegularizedLaplacian:
             "range": dist.LogNormal(0.5 * jnp.log(10.0 / real(graph.reference.mean_degree)), 1.0)
         }
 
-    def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Spectral:
+    def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Dense:
         return _spectral(graph, partial(_regularized, range), normalize)
 
     def pull(
@@ -388,7 +387,7 @@ class Diffusion:
         """``time``, a scalar."""
         return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
 
-    def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Spectral:
+    def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Dense:
         return _spectral(graph, partial(_heat, time), normalize, True)
 
     def pull(
@@ -449,13 +448,14 @@ def _heat_between(reference: ScaleReference) -> Array:
 
 def _spectral(
     graph: Graph, function: Callable[[Any], Any], normalize: bool, heat: bool = False
-) -> Spectral:
+) -> Dense:
     """A function of the Laplacian, scaled by its eigenvalues alone if ``normalize``."""
-    eigenvalues, vectors, _ = like(function(0.0), *graph.spectrum)
-    covariance = Spectral(function(eigenvalues), vectors)
-    if not normalize:
-        return covariance
-    return covariance.scaled(gap_scale(graph.reference, function, heat))
+    eigenvalues, vectors, _ = graph.spectrum
+    values = function(eigenvalues)
+    if normalize:
+        values = gap_scale(graph.reference, function, heat) * values
+    (vectors,) = like(values, vectors)
+    return Dense((vectors * values) @ vectors.T)
 
 
 def _pull_spectral(

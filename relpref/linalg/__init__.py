@@ -17,7 +17,6 @@ from relpref.linalg.covariance import (
 from relpref.linalg.covariance import KernelMatrix as KernelMatrix
 from relpref.linalg.covariance import LinearMap as LinearMap
 from relpref.linalg.covariance import SparseMatrix as SparseMatrix
-from relpref.linalg.covariance import Spectral as Spectral
 from relpref.linalg.covariance import nystrom as nystrom
 from relpref.linalg.factor import Eigen as Eigen
 from relpref.linalg.factor import checked_symmetric as checked_symmetric

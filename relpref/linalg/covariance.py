@@ -168,34 +168,6 @@ class Dense(Covariance):
         return {("matrix",): weights}
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Spectral(Covariance):
-    """V diag(values) Vᵀ: a function of a symmetric matrix whose eigenvectors are known."""
-
-    is_matrix: ClassVar[bool] = True
-    values: Array  # not negative, shape (k,)
-    vectors: Array  # V, shape (n, k); its columns are orthonormal
-
-    @property
-    def size(self) -> int:
-        return int(self.vectors.shape[0])
-
-    def matmul(self, vectors: Any) -> Any:
-        inner = self.vectors.T @ vectors
-        return self.vectors @ (self.values[(...,) + (None,) * (inner.ndim - 1)] * inner)
-
-    def congruence(self, apply: LinearMap) -> Array:
-        rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.vectors)
-        return (rows * self.values) @ rows.T
-
-    def scaled(self, factor: Any) -> "Spectral":
-        return Spectral(factor * self.values, self.vectors)
-
-    def dense(self) -> Any:
-        return (self.vectors * self.values) @ self.vectors.T
-
-
 @dataclass(frozen=True)
 class NamedSum(Covariance):
     """A sum of at least one covariance, all of one size; the parts keep their names.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from relpref.linalg import BlockDiagonal, Covariance, Dense, Kronecker, NamedSum, Spectral, real
+from relpref.linalg import BlockDiagonal, Covariance, Dense, Kronecker, NamedSum, real
 
 RNG = np.random.default_rng(0)
 
@@ -27,7 +27,6 @@ def operators() -> dict[str, tuple[Any, Any]]:
     nested = np.block([[block, ZERO((7, 2))], [ZERO((2, 7)), D]])
     return {
         "dense": (a, A),
-        "spectral": (Spectral(*(jnp.asarray(part) for part in np.linalg.eigh(A))), A),
         "sum": (NamedSum({"second": b, "first": a}), A + B),
         "kronecker": (Kronecker(c, d), np.kron(C, D)),
         "sum of one": (NamedSum({"only": a}), A),
