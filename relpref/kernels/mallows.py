@@ -135,10 +135,11 @@ def _log_mallows(concentration: Any, left: Any, right: Any) -> Any:
     return shares[0] - concentration * discordant
 
 
-log_mallows = jax.custom_jvp(_log_mallows)
+log_mallows = jax.custom_jvp(jax.jit(_log_mallows))  # programs trace it once, not in every call
 
 
 @log_mallows.defjvp
+@jax.jit
 def _derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
     # The logarithm is linear in the table and in the strength: its derivative is one more sum,
     # instead of a backward pass through every cell of every pair of rankings.
