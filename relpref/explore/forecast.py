@@ -5,20 +5,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.scipy.special import entr
 from numpy.typing import NDArray
 
-from relpref.compiled import float64
 from relpref.data import Comparisons
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, Comparison, TiltedMoments
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.limits import MAX_PAIRS_AT_ONCE
-from relpref.linalg import real
+from relpref.linalg.arrays import namespace
+from relpref.skeleton import evaluated
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -27,7 +22,7 @@ Singles = NDArray[np.float32]
 # Rows of a block: half of their square lies below the diagonal, and is computed for nothing.
 _MAX_ROWS = 128
 
-_BLOCK = 128  # pairs of one call of the compiled function: its shapes never change
+_BLOCK = 256  # pairs at a time; functions of a model from outside are compiled for this shape
 # Trapezoidal rule: nodes on either side, and their steps in sds of the gap, or in noise scales if
 # the gap is wide. The integrand is analytic in a strip of about two noise scales, so the error
 # falls like exp(−2π·2/step).
@@ -182,9 +177,9 @@ class Forecast(NamedTuple):
 class AnswerForecast:
     """Model of the next answer of one rater, or of a typical one, given the belief about the gap.
 
-    `forecast` and `exact_information` call compiled functions. `information`, `shrinkage` and
-    `decided` interpolate tables, fast enough for all pairs. If groups of answers share an effect,
-    each answer is in a new group.
+    `forecast` and `exact_information` are exact. `information`, `shrinkage` and `decided`
+    interpolate tables, fast enough for all pairs. If groups of answers share an effect, each answer
+    is in a new group.
     """
 
     model: AnswerModel
@@ -217,19 +212,26 @@ class AnswerForecast:
     def _in_blocks(
         self, function: Callable[..., Any], mean: Floats, variance: Floats
     ) -> Iterator[Any]:
-        """Apply a compiled function to k means and variances, in blocks of a fixed shape.
+        """Apply a function to k means and variances, in blocks of a fixed shape.
 
         Yields each array that the function returns, shape (..., k).
         """
         parts = []
-        with float64():
-            for start in range(0, len(mean), _BLOCK):
-                size = min(_BLOCK, len(mean) - start)
-                block = np.zeros((2, _BLOCK))
-                block[:, :size] = mean[start : start + size], variance[start : start + size]
-                values = function(self.model, self.asked, dict(self.parameters), block[0], block[1])
-                parts.append([np.asarray(value)[..., :size] for value in values])
+        for start in range(0, len(mean), _BLOCK):
+            size = min(_BLOCK, len(mean) - start)
+            block = np.zeros((2, _BLOCK))
+            block[:, :size] = mean[start : start + size], variance[start : start + size]
+            values = self._evaluated(function, *block)
+            parts.append([value[..., :size] for value in values])
         return (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
+
+    def _evaluated(self, function: Callable[..., Any], *gaps: Floats) -> Any:
+        """A function of the model in NumPy; by JAX for a model from outside, which may need it."""
+        given = {name: np.asarray(value, np.float64) for name, value in self.parameters.items()}
+        if not type(self.model).__module__.startswith("relpref."):
+            return evaluated(function, self.model, self.asked, given, *gaps)
+        with np.errstate(all="ignore"):  # an impossible outcome has the log probability −∞
+            return function(self.model, self.asked, given, *gaps)
 
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
@@ -237,8 +239,7 @@ class AnswerForecast:
 
         The scale includes the effect of a group. A report is a number with Gaussian noise.
         """
-        with float64():
-            scale, outermost, is_report = _noise(self.model, self.asked, dict(self.parameters))
+        scale, outermost, is_report = self._evaluated(_noise, np.zeros(1))
         return float(scale), float(outermost), bool(is_report)
 
     def information(self, gaps: Gaps) -> Floats | Singles:
@@ -340,132 +341,127 @@ def shared(answers: AnswerForecast) -> AnswerForecast:
     return answers
 
 
-@lazy_jit(static_argnums=0)
 def _noise(
-    model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
-) -> tuple[Array, Array, bool]:
+    model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Any], gap: Any
+) -> tuple[Any, Any, bool]:
     # See `AnswerForecast._noise`.
-    distribution, _, scale = _asked(model, jnp.zeros(1), asked, parameters)
-    return scale, jnp.max(distribution.outermost), distribution.outcomes is None
+    distribution, _, scale = _asked(model, gap, asked, parameters)
+    return scale, distribution.outermost.max(), distribution.outcomes is None
 
 
 def _asked(
-    model: AnswerModel, gap: Array, asked: Comparisons, parameters: Mapping[str, Array]
-) -> tuple[Comparison, Array, Array]:
+    model: AnswerModel, gap: Any, asked: Comparisons, parameters: Mapping[str, Any]
+) -> tuple[Comparison, Any, Any]:
     """Distribution of answers given gaps, variance that a new group adds, and the noise scale."""
-    given = {name: real(value) for name, value in parameters.items()}
-    shared = jnp.square(given.pop(GROUP_SD, jnp.zeros(())))
-    distribution = model(gap, asked, **given)
-    return distribution, shared, jnp.sqrt(jnp.square(jnp.max(distribution.scale)) + shared)
+    given = dict(parameters)
+    shared = given.pop(GROUP_SD, np.zeros(())) ** 2
+    distribution: Any = model(gap, asked, **given)
+    return distribution, shared, (distribution.scale.max() ** 2 + shared) ** 0.5
 
 
-@lazy_jit(static_argnums=0)
 def _forecast(
     model: AnswerModel,
     asked: Comparisons,
-    parameters: Mapping[str, Array],
-    mean: Array,
-    variance: Array,
+    parameters: Mapping[str, Any],
+    mean: Any,
+    variance: Any,
 ) -> Forecast:
     # Forecast of answers about k pairs, whose gaps are N(mean, variance).
-    mean = real(mean)
+    xp = namespace(mean)
     distribution, shared, _ = _asked(model, mean, asked, parameters)
     # Derivatives in the mean are the same for the gap and for its sum with the effect of a group.
-    variance = real(variance) + shared
+    variance = variance + shared
     if distribution.outcomes is None:
         return _forecast_of_report(distribution, mean, variance)
     moments = _moments(distribution, mean, variance)
-    probability = jnp.exp(moments.log_normalizer)
+    probability = xp.exp(moments.log_normalizer)
     # Ties may be impossible: their log Ẑ is −∞ and has no derivatives.
     possible = probability > 0
     gradient, curvature = (
-        jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature)
+        xp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature)
     )
-    favored = jnp.sum(probability * distribution.outcomes[1][:, None], axis=0)
+    favored = xp.sum(probability * distribution.outcomes[1][:, None], axis=0)
     return Forecast(
-        jnp.sum(probability * curvature, axis=0), favored, probability, gradient, curvature
+        xp.sum(probability * curvature, axis=0), favored, probability, gradient, curvature
     )
 
 
-def _moments(distribution: Comparison, mean: Array, variance: Array) -> TiltedMoments:
+def _moments(distribution: Comparison, mean: Any, variance: Any) -> TiltedMoments:
     """Tilted moments of each of the o possible outcomes for k gaps, shape (o, k)."""
     assert distribution.outcomes is not None
-    values = distribution.outcomes[0]
-    wide = jnp.broadcast_to(values.reshape(-1, *(1,) * mean.ndim), (len(values), *mean.shape))
-    return distribution.tilted(wide, *(jnp.broadcast_to(x, wide.shape) for x in (mean, variance)))
+    values = distribution.outcomes[0].reshape(-1, *(1,) * mean.ndim)
+    return distribution.tilted(*namespace(mean).broadcast_arrays(values, mean, variance))
 
 
-def _forecast_of_report(distribution: Comparison, mean: Array, variance: Array) -> Forecast:
+def _forecast_of_report(distribution: Comparison, mean: Any, variance: Any) -> Forecast:
     """Forecast of a report, a number with Gaussian noise around the gap.
 
     Its outcomes are nodes of a Gauss-Hermite rule; all else has a closed form.
     """
-    total = variance + jnp.square(distribution.scale)
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     shape = (len(nodes), *mean.shape)
-    curvature = 1 / total
+    curvature = 1 / (variance + distribution.scale**2)
+    xp = namespace(curvature)
     return Forecast(
         curvature,
         distribution.predict(mean, variance)["probability"],
-        jnp.broadcast_to(jnp.asarray(weights / weights.sum())[:, None], shape),
-        jnp.asarray(nodes)[:, None] * jnp.sqrt(curvature),
-        jnp.broadcast_to(curvature, shape),
+        xp.broadcast_to((weights / weights.sum())[:, None], shape),
+        nodes[:, None] * xp.sqrt(curvature),
+        xp.broadcast_to(curvature, shape),
     )
 
 
-@lazy_jit(static_argnums=0)
 def _information(
     model: AnswerModel,
     asked: Comparisons,
-    parameters: Mapping[str, Array],
-    mean: Array,
-    variance: Array,
-) -> tuple[Array]:
+    parameters: Mapping[str, Any],
+    mean: Any,
+    variance: Any,
+) -> tuple[Any]:
     """Mutual information H(answer) − E[H(answer | gap)], shape (k,) (Houlsby et al. 2011)."""
-    mean, variance = real(mean), real(variance)
+    xp = namespace(mean)
     distribution, shared, scale = _asked(model, mean, asked, parameters)
     if distribution.outcomes is None:
-        return (0.5 * jnp.log1p(variance / jnp.square(scale)),)
+        return (0.5 * xp.log1p(variance / scale**2),)
     values = distribution.outcomes[0]
 
-    def entropy(gap: Array) -> Array:
+    def entropy(logs: Any) -> Any:
+        return -xp.sum(xp.exp(logs) * xp.where(xp.isfinite(logs), logs, 0.0), axis=0)
+
+    def given(gap: Any) -> Any:
         # H(answer | gap), an array like the gaps.
-        given, *_ = _asked(model, gap, asked, parameters)
+        answer, *_ = _asked(model, gap, asked, parameters)
         if GROUP_SD in parameters:
-            chances = _moments(given, gap, jnp.broadcast_to(shared, gap.shape)).log_normalizer
-        else:
-            chances = jax.vmap(lambda value: given.log_prob(jnp.full(gap.shape, value)))(values)
-        return jnp.sum(entr(jnp.exp(chances)), axis=0)
+            return entropy(_moments(answer, gap, shared).log_normalizer)
+        return entropy(xp.stack([answer.log_prob(xp.full(gap.shape, value)) for value in values]))
 
     nodes, weights = _quadrature(distribution, scale, mean, variance)
     # Beyond the nodes only lapses make an answer uncertain, so its entropy is constant. The rule
     # integrates the difference from that constant.
-    far = jnp.full((len(mean), 1), _FAR) * scale
-    open_ = entropy(jnp.concatenate([nodes, far], axis=1))
-    expected = open_[:, -1] + jnp.sum(weights * (open_[:, :-1] - open_[:, -1:]), axis=-1)
-    chances = jnp.exp(_moments(distribution, mean, variance + shared).log_normalizer)
-    return (jnp.maximum(jnp.sum(entr(chances), axis=0) - expected, 0.0),)
+    far = xp.full((len(mean), 1), _FAR) * scale
+    left = given(xp.concatenate([nodes, far], axis=1))
+    expected = left[:, -1] + xp.sum(weights * (left[:, :-1] - left[:, -1:]), axis=-1)
+    total = entropy(_moments(distribution, mean, variance + shared).log_normalizer)
+    return (xp.maximum(total - expected, 0.0),)
 
 
-def _quadrature(
-    distribution: Comparison, scale: Array, mean: Array, variance: Array
-) -> tuple[Array, Array]:
+def _quadrature(distribution: Comparison, scale: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
     """Nodes and weights, shape (k, nodes), for the entropy of an answer under N(mean, variance).
 
     They lie around the mean if the Gaussian is the narrower factor of the integrand, and around a
     gap of 0 if the entropy is.
     """
-    steps = jnp.arange(-_NODES, _NODES + 1, dtype=mean.dtype)
-    sd = jnp.sqrt(variance)[:, None]
-    reach = _REACH * scale + jnp.max(distribution.outermost)
+    xp, steps = namespace(mean), np.arange(-_NODES, _NODES + 1)
+    sd = xp.sqrt(variance)[:, None]
+    reach = _REACH * scale + distribution.outermost.max()
     widest = reach / _NODES
     narrow = _STEP * sd <= widest
-    z = jnp.where(
-        narrow, _STEP * steps, (widest * steps - mean[:, None]) / jnp.where(narrow, 1.0, sd)
+    z = xp.where(
+        narrow, _STEP * steps, (widest * steps - mean[:, None]) / xp.where(narrow, 1.0, sd)
     )
-    step = jnp.where(narrow, _STEP, widest / jnp.where(narrow, 1.0, sd))
-    weights = step * jnp.exp(-0.5 * jnp.square(z)) / jnp.sqrt(2 * jnp.pi)
+    step = xp.where(narrow, _STEP, widest / xp.where(narrow, 1.0, sd))
+    weights = step * xp.exp(-0.5 * xp.square(z)) / np.sqrt(2 * np.pi)
     # The narrow rule cuts off a little of the tails: its weights are scaled to add up to 1, so that
     # the information goes to 0 with v.
-    weights = jnp.where(narrow, weights / jnp.sum(weights, axis=-1, keepdims=True), weights)
+    weights = xp.where(narrow, weights / xp.sum(weights, axis=-1, keepdims=True), weights)
     return mean[:, None] + sd * z, weights

@@ -17,7 +17,7 @@ from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.linalg import Covariance, Dense, checked_symmetric, real
-from relpref.linalg.arrays import namespace
+from relpref.linalg.arrays import namespace, stop_gradient
 
 Floats = NDArray[np.float64]
 
@@ -389,8 +389,7 @@ class SquaredExponentialPlusLinear:
 def _shares(lengthscale: Array | float, number: int) -> Array:
     # Relative to the shortest, because ℓ⁻² may overflow; a common factor of the ℓ changes nothing.
     xp = namespace(lengthscale)
-    shortest = xp.min(xp.asarray(lengthscale), initial=np.inf)
-    shortest = jax.lax.stop_gradient(shortest) if xp is jnp else shortest
+    shortest = stop_gradient(xp.min(xp.asarray(lengthscale), initial=np.inf))
     relative = xp.broadcast_to(shortest / lengthscale, (number,))
     return relative / xp.sqrt(xp.sum(xp.square(relative)))
 

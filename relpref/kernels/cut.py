@@ -24,12 +24,13 @@ from relpref.kernels.positions import (
     in_double,
     mean_over_completions,
     over_items,
+    padded,
     position_array,
     traced,
     with_items_of,
 )
-from relpref.lazy_jit import lazy_jit
-from relpref.linalg import checked_symmetric, real, require_memory
+from relpref.linalg import checked_symmetric, require_memory
+from relpref.linalg.arrays import namespace, scan, stop_gradient
 
 
 class SubmodularFunction(Protocol):
@@ -94,16 +95,20 @@ def _of_any_kind(
     )
 
 
-@partial(lazy_jit, static_argnums=0)
-def _by_function(function: SubmodularFunction, positions: Array) -> Array:
+def _by_function(function: SubmodularFunction, positions: Any) -> Any:
     """Features of exhaustive rankings; items share evenly what their block adds (GCK eq. 11)."""
     item, other = positions[:, :, None], positions[:, None, :]
     through, before = (other <= item).astype(float), (other < item).astype(float)
-    gains = (function(through) - function(before)) / jnp.sum(through - before, axis=-1)
-    return pooled(gains, positions)
+
+    def value(members: Any) -> Any:
+        if not traced(members):
+            members = padded(members)
+        return in_double(jax.jit(function), members)[: len(positions)]
+
+    return pooled((value(through) - value(before)) / (through - before).sum(axis=-1), positions)
 
 
-def pooled(gains: Array, positions: Array) -> Array:
+def pooled(gains: Any, positions: Any) -> Any:
     """Average gains over the pools of a monotone fit along each ranking, shape (m, n).
 
     The fit is the best one that does not rise from a more to a less preferred block. With F(B) the
@@ -116,45 +121,44 @@ def pooled(gains: Array, positions: Array) -> Array:
     same, and is differentiated as such.
     Positions are any numbers that order the blocks, the smallest first.
     """
-    fixed = jax.lax.stop_gradient(gains)
-    zero = jnp.zeros_like(fixed)
+    xp = namespace(gains, positions)
+    fixed = stop_gradient(gains)
+    zero = xp.zeros_like(fixed)
 
-    def add(sums: Any, position: Array, gain: Array) -> Any:
+    def add(sums: Any, position: Any, gain: Any) -> Any:
         """Gains and sizes of the blocks before that of each item, and through it."""
         places = (position < positions, position <= positions)
         parts = ((here, value) for value in (gain, 1) for here in places)
         return tuple(
-            total + jnp.where(here, value, 0)
+            total + xp.where(here, value, 0)
             for total, (here, value) in zip(sums, parts, strict=True)
         )
 
     before, through, fewer, size = over_items(add, (zero,) * 4, positions, fixed)
 
-    def chords(extremes: Any, position: Array, *sums: Array) -> Any:
+    def chords(extremes: Any, position: Any, *sums: Any) -> Any:
         ending, starting = extremes
         sum_before, sum_through, size_before, size_through = sums
         earlier = position <= positions
-        chord = (through - sum_before) / jnp.where(earlier, size - size_before, 1)
-        ending = jnp.where(earlier, jnp.minimum(ending, chord), ending)
-        chord = (sum_through - through) / jnp.where(earlier, 1, size_through - size)
-        return ending, jnp.where(earlier, starting, jnp.maximum(starting, chord))
+        chord = (through - sum_before) / xp.where(earlier, size - size_before, 1)
+        ending = xp.where(earlier, xp.minimum(ending, chord), ending)
+        chord = (sum_through - through) / xp.where(earlier, 1, size_through - size)
+        return ending, xp.where(earlier, starting, xp.maximum(starting, chord))
 
-    extremes = (jnp.full_like(fixed, jnp.inf), jnp.full_like(fixed, -jnp.inf))
+    extremes = (xp.full_like(fixed, np.inf), xp.full_like(fixed, -np.inf))
     ending, starting = over_items(chords, extremes, positions, before, through, fewer, size)
 
-    def latest(start: Array, position: Array, vertex: Array) -> Array:
-        return jnp.where(position < positions, jnp.maximum(start, vertex), start)
+    def latest(start: Any, position: Any, vertex: Any) -> Any:
+        return xp.where(position < positions, xp.maximum(start, vertex), start)
 
     # A pool is known by the size of the vertex before it.
-    start = over_items(latest, zero, positions, jnp.where(ending > starting, size, 0))
+    start = over_items(latest, zero, positions, xp.where(ending > starting, size, 0))
 
-    def average(sums: Any, other: Array, gain: Array) -> Any:
+    def average(sums: Any, other: Any, gain: Any) -> Any:
         same = other == start
-        return sums[0] + jnp.where(same, gain, 0), sums[1] + same
+        return sums[0] + xp.where(same, gain, 0), sums[1] + same
 
-    total, members = over_items(
-        jax.checkpoint(average), (jnp.zeros_like(gains), zero), start, gains
-    )
+    total, members = over_items(average, (zero, zero), start, gains)
     return total / members
 
 
@@ -197,7 +201,7 @@ def item_graph(
                 "for each item"
             )
         if scale is None:
-            scale = in_double(median_distance, attributes)
+            scale = median_distance(attributes)
         scale = np.asarray(scale, dtype=np.float64)
         if scale.shape not in ((), attributes.shape[1:]) or not np.all(
             np.isfinite(scale) & (scale > 0)
@@ -207,36 +211,28 @@ def item_graph(
                 f"of {attributes.shape[1]} attributes"
                 + ("; most pairs have equal attributes" if not np.any(scale) else "")
             )
-    return in_double(partial(similarity, keep=keep), attributes, scale)
-
-
-@partial(lazy_jit, static_argnames="keep")
-def similarity(
-    attributes: ArrayLike, lengthscale: ArrayLike | None, keep: float | None = None
-) -> Array:
-    """`item_graph` without checks; a lengthscale of None is the median."""
-    points = real(attributes)
-    scale = median_distance(points) if lengthscale is None else real(lengthscale)
-    n = points.shape[0]
-    weights = jnp.exp(-0.5 * squared_distances(points / scale)) * (1 - jnp.eye(n))
+    points: Any = attributes
+    points = points / (median_distance(points) if scale is None else scale)
+    xp = namespace(points)
+    weights = xp.exp(-0.5 * squared_distances(points)) * (1 - xp.eye(len(points)))
     return weights if keep is None else heaviest(weights, keep)
 
 
-@lazy_jit
-def median_distance(attributes: ArrayLike) -> Array:
-    points = real(attributes)
-    rows, columns = np.triu_indices(points.shape[0], 1)
-    distances = jnp.sqrt(jnp.sum(jnp.square(points[rows] - points[columns]), axis=1))
-    return jnp.median(jax.lax.stop_gradient(distances))
+def median_distance(points: Any) -> Any:
+    xp = namespace(points)
+    rows, columns = np.triu_indices(len(points), 1)
+    distances = xp.sqrt(xp.sum(xp.square(points[rows] - points[columns]), axis=1))
+    return xp.median(stop_gradient(distances)) if len(rows) else np.nan
 
 
-def heaviest(weights: Array, keep: float) -> Array:
+def heaviest(weights: Any, keep: float) -> Any:
     """Set all but the heaviest share of the pairs to zero."""
     rows, columns = np.triu_indices(weights.shape[0], 1)
     number = min(max(round(keep * rows.size), 1), rows.size)
-    fixed = jax.lax.stop_gradient(weights)
-    lightest = jnp.sort(fixed[rows, columns])[rows.size - number]
-    return jnp.where(fixed >= lightest, weights, 0)
+    xp = namespace(weights)
+    fixed = stop_gradient(weights)
+    lightest = xp.sort(fixed[rows, columns])[rows.size - number]
+    return xp.where(fixed >= lightest, weights, 0)
 
 
 def checked_weights(
@@ -423,67 +419,65 @@ def cut_scale(weights: Any, function: Function = "cut") -> Any:
     `cut_features`.
     """
     _, scale = submodular(function)
-    return in_double(scale, checked_weights(weights))
+    return scale(checked_weights(weights))
 
 
-@lazy_jit
-def _scale(weights: ArrayLike) -> Array:
-    matrix = real(weights)
-    largest = jax.lax.stop_gradient(jnp.max(matrix, initial=0.0))
+def _scale(weights: Any) -> Any:
+    xp = namespace(weights)
+    largest = stop_gradient(xp.max(weights, initial=0.0))
     linked = largest > 0
     # Squares of very large or small weights would overflow or vanish.
-    unit = jnp.where(linked, largest, 1.0)
-    matrix = jnp.where(linked, matrix / unit, 1.0)
-    squared = jnp.sum(2 * jnp.square(matrix)) / 3 + jnp.sum(jnp.square(jnp.sum(matrix, axis=1))) / 3
-    return jnp.where(linked, unit * jnp.sqrt(squared), 1.0)
+    unit = xp.where(linked, largest, 1.0)
+    matrix = xp.where(linked, weights / unit, 1.0)
+    squared = xp.sum(2 * xp.square(matrix)) / 3 + xp.sum(xp.square(xp.sum(matrix, axis=1))) / 3
+    return xp.where(linked, unit * xp.sqrt(squared), 1.0)
 
 
-@lazy_jit
-def exhaustive_features(positions: Array, weights: Array) -> Array:
+def exhaustive_features(positions: Any, weights: Any) -> Any:
     """Cut features of exhaustive rankings, shape (m, n), for checked weights and any numbering."""
-    weights = real(weights)
+    xp = namespace(positions, weights)
 
-    def add(gains: Array, position: Array, weight: Array) -> Array:
-        return gains + weight * jnp.sign(position - positions)
+    def add(gains: Any, position: Any, weight: Any) -> Any:
+        return gains + weight * xp.sign(position - positions)
 
-    # What is cheap to compute again is not kept for the gradient.
-    nothing = jnp.zeros(positions.shape, weights.dtype)
-    return pooled(over_items(jax.checkpoint(add), nothing, positions, weights[:, None]), positions)
+    gains = over_items(add, xp.zeros(positions.shape), positions, weights[:, None])
+    return pooled(gains, positions)
 
 
-@lazy_jit
-def concave_features(positions: Array, weights: Array) -> Array:
+def concave_features(positions: Any, weights: Any) -> Any:
     """Features of exhaustive rankings by the concave function of `cut_features`, shape (m, n)."""
-    weights = real(weights) + jnp.max(weights) * jnp.eye(len(weights))
-    zero = jnp.zeros(positions.shape, weights.dtype)
+    xp = namespace(positions, weights)
+    weights = xp.asarray(weights + xp.max(weights) * xp.eye(len(weights)))
 
-    def roots(order: Array) -> Array:
+    def roots(order: Any) -> Any:
         """Σ_j √w_j of the first 0, 1, ... n items, shape (n + 1, m)."""
 
-        def add(inside: Array, item: Array) -> tuple[Array, Array]:
-            inside = inside + weights[item]
+        def add(inside: Any, items: tuple[Any, ...]) -> tuple[Any, Any]:
+            inside = inside + weights[items]
             linked = inside > 0  # the root has no derivative at 0
-            root = jnp.where(linked, jnp.sqrt(jnp.where(linked, inside, 1)), 0)
-            return inside, jnp.sum(root, axis=1)
+            root = xp.where(linked, xp.sqrt(xp.where(linked, inside, 1)), 0)
+            return inside, xp.sum(root, axis=1)
 
-        return jnp.pad(jax.lax.scan(add, zero, order)[1], ((1, 0), (0, 0)))
+        return xp.pad(scan(add, xp.zeros(positions.shape), (order,))[1], ((1, 0), (0, 0)))
 
-    order = jnp.argsort(positions, axis=1).T
+    order = xp.argsort(positions, axis=1).T
     # The weight outside is summed from the other end: a difference would not be exactly 0.
     values = (roots(order) + roots(order[::-1])[::-1]).T
     item, other = positions[:, :, None], positions[:, None, :]
-    sizes = jnp.sum(other <= item, axis=2), jnp.sum(other < item, axis=2)
-    through, before = (jnp.take_along_axis(values, size, axis=1) for size in sizes)
+    sizes = xp.sum(other <= item, axis=2), xp.sum(other < item, axis=2)
+    through, before = (xp.take_along_axis(values, size, axis=1) for size in sizes)
     return pooled((through - before) / (sizes[0] - sizes[1]), positions)
 
 
-def _concave_scale(weights: Array) -> Array:
+def _concave_scale(weights: Any) -> Any:
     drawn = np.argsort(np.random.default_rng(0).random((256, len(weights))), axis=1)
-    squared = jnp.mean(jnp.sum(jnp.square(concave_features(drawn, weights)), axis=1))
-    return jnp.sqrt(jnp.where(squared > 0, squared, 1))
+    features = concave_features(drawn, weights)
+    xp = namespace(features)
+    squared = xp.mean(xp.sum(xp.square(features), axis=1))
+    return xp.sqrt(xp.where(squared > 0, squared, 1))
 
 
-def submodular(function: Function) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def submodular(function: Function) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Features of exhaustive rankings by a submodular function of a graph, and their scale."""
     if function == "cut":
         return exhaustive_features, _scale
@@ -492,24 +486,21 @@ def submodular(function: Function) -> tuple[Callable[..., Array], Callable[..., 
     raise DataError(f"function is {function!r}; it is 'cut' or 'concave'")
 
 
-@lazy_jit
-def _mean_gains(positions: Array, weights: Array) -> Array:
+def _mean_gains(positions: Any, weights: Any) -> Any:
     """Mean raw gains over all completions, shape (m, n).
 
     A missing item is equally likely in each of the l + 1 slots before, between and after l blocks.
     """
-    weights = real(weights)
-    blocks = jnp.max(positions, axis=1, keepdims=True) + 1
+    xp = namespace(positions, weights)
+    blocks = xp.max(positions, axis=1, keepdims=True) + 1
     # P(below) − P(above) of a missing item, for the block of each item; 0 for missing items, which
     # are alike.
-    lead = (blocks - 1 - 2 * positions).astype(weights.dtype) / (blocks + 1)
-    lead = jnp.where(positions >= 0, lead, 0)
+    lead = xp.where(positions >= 0, (blocks - 1 - 2 * positions) / (blocks + 1), 0)
 
-    def add(gains: Array, position: Array, ahead: Array, weight: Array) -> Array:
+    def add(gains: Any, position: Any, ahead: Any, weight: Any) -> Any:
         return gains + weight * expected_sign(positions, lead, position, ahead)
 
-    nothing = jnp.zeros(positions.shape, weights.dtype)
-    return over_items(jax.checkpoint(add), nothing, positions, lead, weights[:, None])
+    return over_items(add, xp.zeros(positions.shape), positions, lead, weights[:, None])
 
 
 def graph_weights(
@@ -547,7 +538,7 @@ def graph_weights(
         weights = relations[graph].weight_matrix
     else:
         weights = checked_weights(graph, num_items, None if items is None else items.labels)
-    return weights if keep is None else in_double(partial(heaviest, keep=keep), weights)
+    return weights if keep is None else heaviest(weights, keep)
 
 
 def require_attributes(items: Any) -> Any:

@@ -5,7 +5,6 @@ Where items are not ranked, the Mallows kernel is sampled; the Kendall kernel is
 
 import zlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -21,22 +20,19 @@ from relpref.kernels.positions import (
     exhaustive,
     exhaustive_only,
     expected_sign,
-    in_double,
     over_items,
-    padded,
     position_array,
     position_pair,
     traced,
 )
-from relpref.lazy_jit import lazy_jit
-from relpref.linalg import real, require_memory
+from relpref.linalg import require_memory
+from relpref.linalg.arrays import cond, namespace, scan
 
 Floats = NDArray[np.float64]
 
 _DRAWS_AT_ONCE = 2**11  # on either side
 _PAIRS_AT_ONCE = 512
 _HELD_BYTES = 2**30  # of signs that are kept while columns are asked for
-_RANKINGS_AT_ONCE = 64  # whose draws are compared among themselves at once
 
 
 def mallows_kernel(
@@ -95,7 +91,7 @@ def mallows_kernel(
     if samples < 2:
         raise DataError(f"mallows_kernel: samples={samples}; draw 2 at least")
     if exhaustive(left).all() and exhaustive(right).all():
-        values = _exhaustive_kernel(strength, left, right)
+        values = np.exp(_log_mallows(strength, left, right))
         return (values, np.zeros_like(values)) if return_error else values
     seed = int(generator(rng_key).integers(2**63))
     draws = (_linear_extensions(side, samples, seed) for side in (left, right))
@@ -112,14 +108,6 @@ def checked_concentration(concentration: ArrayLike) -> float:
     return strength
 
 
-def _exhaustive_kernel(
-    strength: float, left: NDArray[np.int32], right: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    """Kernel between exhaustive rankings that are not traced."""
-    logarithm = in_double(_log_mallows, strength, padded(left), padded(right))
-    return np.asarray(np.exp(logarithm[: len(left), : len(right)]))
-
-
 def mallows_variances(
     rankings: Any, *, concentration: ArrayLike, samples: int = 32, rng_key: Any = 0
 ) -> Any:
@@ -130,108 +118,90 @@ def mallows_variances(
     positions = position_array(rankings)
     if traced(positions, concentration):
         return exhaustive_only(mallows_diagonal(concentration, positions), positions)
-    checked_concentration(concentration)
+    strength = checked_concentration(concentration)
     complete = exhaustive(positions)
     result = np.empty(len(positions))
-    if complete.any():
-        result[complete] = in_double(mallows_diagonal, concentration, padded(positions[complete]))[
-            : complete.sum()
-        ]
-    rest = np.flatnonzero(~complete)
+    result[complete] = mallows_diagonal(strength, positions[complete])
     seed = int(generator(rng_key).integers(2**63))
-    for first in range(0, rest.size, _RANKINGS_AT_ONCE):
-        rows = rest[first : first + _RANKINGS_AT_ONCE]
-        draws = np.stack(_linear_extensions(positions[padded(rows)], samples, seed))
-        result[rows] = in_double(_mean_within, concentration, draws)[: rows.size]
+    for row in np.flatnonzero(~complete):
+        (draws,) = _linear_extensions(positions[[row]], samples, seed)
+        result[row] = np.mean(np.exp(_log_mallows(strength, draws, draws)))
     return result
 
 
-@lazy_jit
-def _mean_within(concentration: Any, draws: Array) -> Array:
-    """Mean kernel over all pairs of draws of each ranking; draws have shape (m, samples, n)."""
-    return jax.lax.map(
-        lambda part: jnp.mean(jnp.exp(_log_mallows(concentration, part, part))), draws
-    )
-
-
-@jax.custom_jvp
-def log_mallows(concentration: Any, left: Array, right: Array) -> Array:
+def _log_mallows(concentration: Any, left: Any, right: Any) -> Any:
     """Logarithm of the kernel between exhaustive rankings, shape (m, m')."""
-    return _log_mallows(concentration, left, right)
+    shares, discordant = _sums(_share_of_an_item(concentration, left)[:1], left, right)
+    return shares[0] - concentration * discordant
+
+
+log_mallows = jax.custom_jvp(jax.jit(_log_mallows))  # programs trace it once, not in every call
 
 
 @log_mallows.defjvp
+@jax.jit
 def _derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
     # The logarithm is linear in the table and in the strength: its derivative is one more sum,
     # instead of a backward pass through every cell of every pair of rankings.
     concentration, left, right = primals
-    strength = real(concentration)
-    tables = jax.jvp(
-        partial(_share_of_an_item, n=left.shape[1]), (strength,), (jnp.ones_like(strength),)
-    )
-    shares, discordant = _sums(jnp.stack(tables), left, right)
-    return shares[0] - strength * discordant, (shares[1] - discordant) * tangents[0]
+    shares, discordant = _sums(_share_of_an_item(concentration, left), left, right)
+    return shares[0] - concentration * discordant, (shares[1] - discordant) * tangents[0]
 
 
-@lazy_jit
-def _log_mallows(concentration: Any, left: Array, right: Array) -> Array:
-    strength = real(concentration)
-    left, right = jnp.asarray(left), jnp.asarray(right)
-    shares, discordant = _sums(_share_of_an_item(strength, left.shape[1])[None], left, right)
-    return shares[0] - strength * discordant
-
-
-def _sums(tables: Array, left: Array, right: Array) -> tuple[Array, Array]:
+def _sums(tables: Any, left: Any, right: Any) -> tuple[Any, Any]:
     """Sums of k tables over the blocks of every two rankings, and numbers of discordant pairs.
 
     ``tables``, shape (k, n + 1), are as from `_share_of_an_item`; the sums have shape (k, m, m'),
     the numbers (m, m').
     """
+    xp = namespace(tables, left, right)
     size, other_size = _block_sizes(left), _block_sizes(right)
-    ties = jnp.any(size > 1) & jnp.any(other_size > 1)
+    ties = xp.any(size > 1) & xp.any(other_size > 1)
 
-    def add(sums: tuple[Array, Array], position: Array, other: Array) -> tuple[Array, Array]:
-        discordant, cells = sums
+    def common(items: Any, other_items: Any) -> Any:
         # Counts of items: whole numbers, exact in single precision.
-        below, above = (position < left).astype(jnp.float32), (other > right).astype(jnp.float32)
+        return items.astype(np.float32) @ other_items.astype(np.float32).T
 
-        def joint(cells: Array) -> Array:
-            tied, other_tied = (
-                (position == left).astype(jnp.float32),
-                (other == right).astype(jnp.float32),
-            )
-            return cells + tables[:, (tied @ other_tied.T).astype(jnp.int32)]
+    def add(sums: tuple[Any, Any], position: Any, other: Any) -> tuple[Any, Any]:
+        discordant, cells = sums
 
-        return discordant + (below @ above.T), jax.lax.cond(ties, joint, lambda cells: cells, cells)
+        def joint(cells: Any) -> Any:
+            tied = common(position == left, other == right)
+            return cells + tables[:, tied.astype(np.int32)]
 
-    nothing = jnp.zeros((left.shape[0], right.shape[0]), tables.dtype)
-    discordant, cells = over_items(
-        add, (nothing, jnp.zeros((len(tables), *nothing.shape), tables.dtype)), left, right
-    )
-    rows, columns = (jnp.sum(tables[:, sizes], axis=2) for sizes in (size, other_size))
-    return rows[:, :, None] + columns[:, None] - cells, discordant
+        discordant = discordant + common(position < left, other > right)
+        return discordant, cond(ties, joint, lambda cells: cells, cells)
+
+    shape = (len(left), len(right))
+    start = xp.zeros(shape, np.float32), xp.zeros((len(tables), *shape), tables.dtype)
+    discordant, cells = over_items(add, start, left, right)
+    rows, columns = (xp.sum(tables[:, sizes], axis=2) for sizes in (size, other_size))
+    return rows[:, :, None] + columns[:, None] - cells, discordant.astype(tables.dtype)
 
 
-@lazy_jit
-def mallows_diagonal(concentration: Any, positions: Array) -> Array:
+def mallows_diagonal(concentration: Any, positions: Any) -> Any:
     """Kernel of each exhaustive ranking with itself, shape (m,): Π_b ρ(|A_b|), 1 without ties."""
-    positions = jnp.asarray(positions)
-    table = _share_of_an_item(real(concentration), positions.shape[1])
-    return jnp.exp(jnp.sum(table[_block_sizes(positions)], axis=1))
+    xp = namespace(concentration, positions)
+    table, _ = _share_of_an_item(concentration, positions)
+    return xp.exp(xp.sum(table[_block_sizes(positions)], axis=1))
 
 
-def _share_of_an_item(strength: Array, n: int) -> Array:
+def _share_of_an_item(concentration: Any, positions: Any) -> Any:
     """Table of log ρ(t)/t for t = 0, ..., n, the share of each item of a block of t items.
 
-    The items of a block add up to log ρ(t) = Σ_{u ≤ t} log([u]_q/u).
+    The items of a block add up to log ρ(t) = Σ_{u ≤ t} log([u]_q/u). The second row, shape
+    (2, n + 1), is the derivative with respect to the concentration.
     """
-    u = jnp.arange(1, n + 1)
-    quotient = jnp.cumsum(jnp.exp(-strength * (u - 1))) / u
-    return jnp.concatenate([jnp.zeros(1, strength.dtype), jnp.cumsum(jnp.log(quotient)) / u])
+    xp = namespace(concentration, positions)
+    below = xp.arange(positions.shape[1])
+    powers = xp.exp(-xp.asarray(concentration, dtype=float) * below)
+    sums = xp.cumsum(powers)
+    terms = xp.stack([xp.log(sums / (below + 1)), -xp.cumsum(below * powers) / sums])
+    return xp.pad(xp.cumsum(terms, axis=1) / (below + 1), ((0, 0), (1, 0)))
 
 
-def _block_sizes(positions: Array) -> Array:
-    nothing = jnp.zeros(positions.shape, jnp.int32)
+def _block_sizes(positions: Any) -> Any:
+    nothing = namespace(positions).zeros(positions.shape, np.int32)
     return over_items(lambda size, position: size + (position == positions), nothing, positions)
 
 
@@ -273,7 +243,8 @@ def _over_extensions(strength: float, left: Draws, right: Draws) -> tuple[Floats
         for columns in _batches(right):
             at = np.ix_(rows, columns)
             first, second = [left[i] for i in rows], [right[j] for j in columns]
-            kernel = _exhaustive_kernel(strength, np.concatenate(first), np.concatenate(second))
+            draws = np.concatenate(first), np.concatenate(second)
+            kernel = np.exp(_log_mallows(strength, *draws))
             by_row, by_column = _means(kernel.T, second).T, _means(kernel, first)
             values[at] = _means(by_row, first)
             # The variance of a mean over all pairs of two samples, up to a term counted twice.
@@ -367,10 +338,8 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
         24.0 * len(left) * len(right),
         f"the Kendall kernel of {len(left)} and {len(right)} rankings",
     )
-    if traced(left, right):
-        return _gram(left, right, False)
-    gram = partial(_gram, integral=bool(exhaustive(left).all() and exhaustive(right).all()))
-    return in_double(gram, padded(left), padded(right))[: len(left), : len(right)]
+    complete = not traced(left, right) and exhaustive(left).all() and exhaustive(right).all()
+    return _gram(left, right, _integer_signs if complete else _signs)
 
 
 def kendall_columns(rankings: Any) -> Callable[[int], NDArray[np.float64]]:
@@ -396,63 +365,63 @@ def kendall_columns(rankings: Any) -> Callable[[int], NDArray[np.float64]]:
     return lambda row: (signs @ signs[row]).astype(np.float64) / number
 
 
-@lazy_jit
-def kendall_diagonal(positions: Array) -> Array:
+def kendall_diagonal(positions: Any) -> Any:
     """Kernel of each ranking with itself, shape (m,): 1 for full rankings."""
-    positions = jnp.asarray(positions)
+    xp = namespace(positions)
     lead, n = _lead(positions), positions.shape[1]
 
-    def add(total: Array, position: Array, ahead: Array) -> Array:
-        return total + jnp.sum(jnp.square(expected_sign(positions, lead, position, ahead)), axis=1)
+    def add(total: Any, position: Any, ahead: Any) -> Any:
+        return total + xp.sum(xp.square(expected_sign(positions, lead, position, ahead)), axis=1)
 
-    return over_items(add, jnp.zeros(len(positions), lead.dtype), positions, lead) / (n * (n - 1))
+    return over_items(add, xp.zeros(len(positions)), positions, lead) / (n * (n - 1))
 
 
-@lazy_jit
-def _features(positions: Array) -> Array:
+def _features(positions: Any) -> Any:
     first, second = np.triu_indices(positions.shape[1], 1)
-    return _signs(positions, first, second) / np.sqrt(first.size)
+    return _signs(positions)(first, second) / np.sqrt(first.size)
 
 
-@partial(lazy_jit, static_argnames="integral")
-def _gram(left: Array, right: Array, integral: bool) -> Array:
-    """Mean product of the signs of all pairs of items, computed for some pairs at a time.
-
-    Where all items are ranked, signs are integers, whose sums are exact in single precision.
-    """
-    signs = _integer_signs if integral else _signs
+def _gram(left: Any, right: Any, signs: Callable[[Any], Callable[[Any, Any], Any]]) -> Any:
+    """Mean product of the signs of all pairs of items, computed for some pairs at a time."""
+    xp = namespace(left, right)
     pairs = np.stack(np.triu_indices(left.shape[1], 1))
     number = pairs.shape[1]
     # Filled up with pairs of an item and itself, whose sign is 0.
     pairs = np.pad(pairs, ((0, 0), (0, -number % min(_PAIRS_AT_ONCE, number))))
-    parts = jnp.asarray(pairs.reshape(2, -1, min(_PAIRS_AT_ONCE, number)).transpose(1, 0, 2))
+    parts = pairs.reshape(2, -1, min(_PAIRS_AT_ONCE, number))
+    of_left, of_right = signs(xp.asarray(left)), signs(xp.asarray(right))
 
-    def add(gram: Array, pair: Array) -> tuple[Array, None]:
-        return gram + signs(left, *pair) @ signs(right, *pair).T, None
+    def add(gram: Any, pair: tuple[Any, ...]) -> tuple[Any, None]:
+        return gram + of_left(*pair) @ of_right(*pair).T, None
 
-    gram, _ = jax.lax.scan(add, jnp.zeros((left.shape[0], right.shape[0]), float), parts)
-    return gram / number
-
-
-def _integer_signs(positions: Array, first: Array, second: Array) -> Array:
-    return jnp.sign(positions[:, second] - positions[:, first]).astype(jnp.float32)
+    return scan(add, xp.zeros((len(left), len(right))), tuple(parts))[0] / number
 
 
-def _signs(positions: Any, first: Any, second: Any) -> Array:
-    positions = jnp.asarray(positions)
+def _integer_signs(positions: NDArray[np.int32]) -> Callable[[Any, Any], Any]:
+    """Signs of pairs of items of exhaustive rankings, whose sums are exact in single precision."""
+    return lambda first, second: np.sign(
+        positions[:, second] - positions[:, first], dtype=np.float32
+    )
+
+
+def _signs(positions: Any) -> Callable[[Any, Any], Any]:
+    """Expected signs of pairs of items."""
     lead = _lead(positions)
-    return expected_sign(positions[:, first], lead[:, first], positions[:, second], lead[:, second])
+    return lambda first, second: expected_sign(
+        positions[:, first], lead[:, first], positions[:, second], lead[:, second]
+    )
 
 
-def _lead(positions: Array) -> Array:
+def _lead(positions: Any) -> Any:
     """(k + 1 − 2c)/(k + 1) of each ranked item: (items below − items above)/(k + 1)."""
+    xp = namespace(positions)
     ranked = positions >= 0
 
-    def add(lead: Array, position: Array) -> Array:
-        return lead + jnp.where(position >= 0, jnp.sign(position - positions), 0)
+    def add(lead: Any, position: Any) -> Any:
+        return lead + xp.where(position >= 0, xp.sign(position - positions), 0)
 
-    lead = over_items(add, jnp.zeros(positions.shape, float), positions)
-    return jnp.where(ranked, lead / (jnp.sum(ranked, axis=1, keepdims=True) + 1), 0)
+    lead = over_items(add, xp.zeros(positions.shape), positions)
+    return xp.where(ranked, lead / (xp.sum(ranked, axis=1, keepdims=True) + 1), 0)
 
 
 def _check_items(number: int) -> None:

@@ -1,8 +1,8 @@
-"""Positions of items in rankings: checks, calls of compiled functions, and completions."""
+"""Positions of items in rankings: checks, calls for many rankings, and completions."""
 
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from relpref.data import Rankings
 from relpref.data.arrays import shown
 from relpref.data.ranking_tables import generator
 from relpref.errors import DataError
+from relpref.linalg.arrays import namespace, on_host, scan
 
 _CELLS_AT_ONCE = 2**14
 _AUTO_COMPLETIONS = 1024  # of one ranking, which "auto" enumerates
@@ -129,10 +130,12 @@ def partial_in_a_program() -> DataError:
 
 
 def in_double(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of arrays; outside of a trace in float64, returning NumPy arrays."""
+    """Call a function of JAX; outside of a trace in float64 and at once, returning NumPy arrays."""
     if traced(*arguments):
         return function(*arguments)
-    with _eager_double():
+    # Eagerly only inside a trace: there JAX would compute every constant of a function by itself.
+    beside = jax.ensure_compile_time_eval() if traced(jax.device_put(0.0)) else nullcontext()
+    with beside, float64():
         return jax.tree.map(np.asarray, function(*arguments))
 
 
@@ -146,29 +149,17 @@ def padded(positions: NDArray[Any]) -> NDArray[Any]:
 def by_rows(
     function: Callable[..., Any], positions: NDArray[np.int32], *arguments: Any
 ) -> NDArray[np.float64]:
-    """Call a compiled function of positions and arguments on a few rankings at a time, in float64.
+    """Call a function of positions and arguments on a few rankings at a time.
 
-    Every call has the same shape, so that there is one compilation for each number of items, and
-    its arrays stay in the cache.
+    Its arrays stay in the cache.
     """
-    m, n = positions.shape
-    rows = max(1, min(512, _CELLS_AT_ONCE // max(n, 1)))
-    parts = []
-    with _eager_double():
-        for first in range(0, max(m, 1), rows):
-            part = positions[first : first + rows]
-            filled = np.concatenate([part, np.zeros((rows - len(part), n), dtype=positions.dtype)])
-            parts.append(np.asarray(function(filled, *arguments), dtype=np.float64)[: len(part)])
-        return np.concatenate(parts)
-
-
-@contextmanager
-def _eager_double() -> Iterator[None]:
-    """Compute in float64, and at once, also inside the trace of another function."""
-    # Eagerly only inside a trace: there JAX would compute every constant of a function by itself.
-    beside = jax.ensure_compile_time_eval() if traced(jax.device_put(0.0)) else nullcontext()
-    with beside, float64():
-        yield
+    rows = max(1, _CELLS_AT_ONCE // max(positions.shape[1], 1))
+    return np.concatenate(
+        [
+            function(positions[first : first + rows], *arguments)
+            for first in range(0, max(len(positions), 1), rows)
+        ]
+    )
 
 
 def over_items(step: Callable[..., Any], state: Any, *columns: Array) -> Any:
@@ -176,13 +167,10 @@ def over_items(step: Callable[..., Any], state: Any, *columns: Array) -> Any:
 
     No array is larger than the rankings. An item of columns with three axes is a slice.
     """
-
-    def add(state: Any, item: tuple[Array, ...]) -> tuple[Any, None]:
-        return step(state, *(part[:, None] if part.ndim == 1 else part for part in item)), None
-
-    return jax.lax.scan(add, state, tuple(part.T if part.ndim == 2 else part for part in columns))[
-        0
-    ]
+    if not on_host(state):  # what is cheap to compute again is not kept for the gradient
+        step = jax.checkpoint(step)
+    items = tuple(part.T[:, :, None] if part.ndim == 2 else part for part in columns)
+    return scan(lambda state, item: (step(state, *item), None), state, items)[0]
 
 
 def expected_sign(position: Array, lead: Array, other_position: Array, other_lead: Array) -> Array:
@@ -191,8 +179,9 @@ def expected_sign(position: Array, lead: Array, other_position: Array, other_lea
     If one of them is not ranked, the expected sign. Leads are P(preferred) − P(the other is
     preferred) against an item that is not ranked; 0 for one that is not ranked itself.
     """
+    xp = namespace(position, other_position)
     both = (position >= 0) & (other_position >= 0)
-    return jnp.where(both, jnp.sign(other_position - position), lead - other_lead)
+    return xp.where(both, xp.sign(other_position - position), lead - other_lead)
 
 
 def mean_over_completions(

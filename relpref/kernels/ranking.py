@@ -37,7 +37,13 @@ from relpref.kernels.mallows import (
     mallows_kernel,
     mallows_variances,
 )
-from relpref.kernels.positions import in_double, partial_in_a_program, traced, with_items_of
+from relpref.kernels.positions import (
+    in_double,
+    partial_in_a_program,
+    position_array,
+    traced,
+    with_items_of,
+)
 from relpref.linalg import cholesky, pivoted_cholesky, real
 from relpref.skeleton import evaluated
 
@@ -140,7 +146,7 @@ class Cut:
         """Weights of the items' graph, shape (n, n)."""
         scale: Any = lengthscale if self.lengthscale == "learn" else self.lengthscale
         options = (scale, self.keep, self.function)
-        return real(graph_weights(rankings, self.graph, rankings.shape[1], *options))
+        return graph_weights(rankings, self.graph, rankings.shape[1], *options)
 
     def features(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Features:
         """Features of exhaustive rankings, one for each item; others are refused."""
@@ -148,7 +154,7 @@ class Cut:
         _require_exhaustive(rankings)
         features, _ = submodular(self.function)
         scale = cut_scale(weights, self.function)
-        return Features(features(jnp.asarray(rankings.positions), weights) / scale)
+        return Features(real(features(position_array(rankings), weights) / scale))
 
     def describe(self) -> Description:
         graph = "their similarity by attributes" if self.graph is None else "a given graph"
@@ -211,7 +217,7 @@ class Kendall:
 
     def diagonal(self, rankings: Rankings) -> Array:
         """Kernel of each ranking with itself, shape (m,)."""
-        return kendall_diagonal(jnp.asarray(rankings.positions))
+        return real(kendall_diagonal(position_array(rankings)))
 
     def columns(self, rankings: Rankings) -> Callable[[int], Any]:
         """Columns of the kernel of rankings with themselves, one at a time."""
@@ -450,7 +456,7 @@ def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) 
     strength = checked_concentration(concentration) * n * (n - 1) / 4
     column = kendall_columns(plain)
     chosen, _ = pivoted_cholesky(
-        np.exp(strength * (in_double(kendall_diagonal, plain.positions) - 1)),
+        np.exp(strength * (kendall_diagonal(plain.positions) - 1)),
         lambda row: np.exp(strength * (column(row) - 1)),
         number,
     )

@@ -45,21 +45,18 @@ def _padding(array: Any, value: Any, config: Sequence[tuple[int, int, int]], sha
     return out
 
 
-def _scattered(kind: str, array: Any, where: Any, updates: Any, inside: Any = None) -> Any:
+def _scattered(adds: bool, array: Any, where: Any, updates: Any, inside: Any = None) -> Any:
     if inside is not None and not inside.all():
         where, updates = where[inside], updates[inside]
     where, updates = where.ravel(), updates.ravel()
-    if kind == "add" and array.dtype == np.float64:
+    if adds and array.dtype == np.float64:
         return array + np.bincount(where, updates, array.size).reshape(array.shape)
     flat = array.flatten()
-    if kind == "":
-        flat[where] = updates
+    if adds:
+        np.add.at(flat, where, updates)
     else:
-        _AT[kind].at(flat, where, updates)
+        flat[where] = updates
     return flat.reshape(array.shape)
-
-
-_AT = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
 def _between(starts: Sequence[Any], whole: Shape, sizes: Shape) -> tuple[slice, ...]:

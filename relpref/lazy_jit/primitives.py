@@ -13,28 +13,22 @@ from relpref.lazy_jit.writer import Rule, Shape, UntranslatableError, Value, Wri
 _ELEMENTWISE: dict[str, tuple[str, float]] = {
     **{name: (f"({{}} {sign} {{}})", 1.0) for name, sign in {
         "add": "+", "add_any": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^",
-        "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "shift_left": "<<",
-        "shift_right_arithmetic": ">>",
+        "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
     }.items()},
     **{name: (f"np.{function}({{}})", weight) for name, function, weight in (
-        ("exp", "exp", 3.0), ("exp2", "exp2", 3.0), ("log", "log", 3.0), ("log1p", "log1p", 8.0), ("expm1", "expm1", 8.0),
-        ("sqrt", "sqrt", 1.0), ("cbrt", "cbrt", 8.0), ("sin", "sin", 5.0), ("cos", "cos", 5.0), ("tan", "tan", 8.0),
-        ("asin", "arcsin", 8.0), ("acos", "arccos", 8.0), ("atan", "arctan", 8.0), ("sinh", "sinh", 8.0),
-        ("cosh", "cosh", 8.0), ("tanh", "tanh", 5.0), ("asinh", "arcsinh", 8.0), ("acosh", "arccosh", 8.0),
+        ("exp", "exp", 3.0), ("log", "log", 3.0), ("log1p", "log1p", 8.0), ("expm1", "expm1", 8.0),
+        ("sqrt", "sqrt", 1.0), ("sin", "sin", 5.0), ("cos", "cos", 5.0), ("tan", "tan", 8.0),
+        ("atan", "arctan", 8.0), ("sinh", "sinh", 8.0),
+        ("cosh", "cosh", 8.0), ("tanh", "tanh", 5.0),
         ("atanh", "arctanh", 8.0), ("is_finite", "isfinite", 1.0), ("floor", "floor", 1.0), ("ceil", "ceil", 1.0),
         ("sign", "sign", 1.0),
     )},
     **{name: (f"special.{function}({{}})", 15.0) for name, function in {
         "erf": "erf", "erfc": "erfc", "erf_inv": "erfinv", "lgamma": "gammaln", "digamma": "psi", "logistic": "expit",
-        "bessel_i0e": "i0e", "bessel_i1e": "i1e",
     }.items()},
-    "igamma": ("special.gammainc({}, {})", 30.0),
-    "igammac": ("special.gammaincc({}, {})", 30.0),
-    "regularized_incomplete_beta": ("special.betainc({}, {}, {})", 50.0),
     "polygamma": ("special.polygamma({}, {})", 50.0),
     "zeta": ("special.zeta({}, {})", 50.0),
     "atan2": ("np.arctan2({}, {})", 8.0),
-    "nextafter": ("np.nextafter({}, {})", 3.0),
     "neg": ("(-{})", 1.0),
     "not": ("(~{})", 1.0),
     "abs": ("abs({})", 1.0),
@@ -488,9 +482,9 @@ def _scatter(writer: Writer, equation: Any, operands: list[Value]) -> Value:
     given = [full[0], writer.full(where, updates), full[2]]
     if inside is not None:
         given.append(writer.full(inside, updates))
-    kind = equation.primitive.name.removeprefix("scatter").strip("-_")
+    adds = equation.primitive.name != "scatter"
     return writer.emit(
-        f"scattered('{kind}', {', '.join(['{}'] * len(given))})", given, _out(equation).shape, 5.0
+        f"scattered({adds}, {', '.join(['{}'] * len(given))})", given, _out(equation).shape, 5.0
     )
 
 
@@ -566,26 +560,10 @@ RULES: dict[str, Rule] = {
     "argmin": _argument("argmin"),
     "cumsum": _function("cumulated(np.add, {x0}, {axis}, {reverse})", "axis", "reverse"),
     "cumprod": _function("cumulated(np.multiply, {x0}, {axis}, {reverse})", "axis", "reverse"),
-    "cummax": _function("cumulated(np.maximum, {x0}, {axis}, {reverse})", "axis", "reverse"),
-    "cummin": _function("cumulated(np.minimum, {x0}, {axis}, {reverse})", "axis", "reverse"),
-    "cumlogsumexp": _function(
-        "cumulated(np.logaddexp, {x0}, {axis}, {reverse})", "axis", "reverse"
-    ),
     "sort": _sort,
     "dot_general": _dot,
     "gather": _gather,
-    **dict.fromkeys(
-        (
-            "scatter",
-            "scatter-add",
-            "scatter_add",
-            "scatter-mul",
-            "scatter_mul",
-            "scatter_min",
-            "scatter_max",
-        ),
-        _scatter,
-    ),
+    **dict.fromkeys(("scatter", "scatter-add", "scatter_add"), _scatter),
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update,
     "platform_index": _platform,

@@ -179,13 +179,14 @@ class _Noisy:
         self, answers: Comparisons, parameters: Mapping[str, Any], gap: "Array"
     ) -> "Array":
         """Thresholds of a `GradedComparison`, shape (S,) or (m, S)."""
-        import jax.numpy as jnp
+        from relpref.linalg.arrays import namespace
 
-        zero = jnp.zeros_like(gap, shape=())
+        xp = namespace(gap, *parameters.values())
+        zero = xp.zeros_like(gap, shape=())
         # A custom prior may be that of one step for all.
-        steps = jnp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
-        thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
-        return jnp.asarray(self.margin(answers, parameters, zero))[..., None] + thresholds
+        steps = xp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
+        thresholds = xp.concatenate([xp.zeros_like(steps, shape=(1,)), xp.cumsum(steps)])
+        return xp.asarray(self.margin(answers, parameters, zero))[..., None] + thresholds
 
     def described(
         self, answers: Comparisons | None, sentence: str, citation: str | None

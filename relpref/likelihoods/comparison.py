@@ -9,14 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import constraints
 from scipy import special
 
 from relpref.data import Comparisons
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.chances import graded_chances, with_lapses
 from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
 from relpref.likelihoods.powers import Answer, power_moments, shares
@@ -33,15 +31,23 @@ from relpref.likelihoods.tilted import (
     sigmoid,
     sigmoid_moments,
 )
-from relpref.linalg import real
 from relpref.linalg.arrays import namespace, summed_to
 from relpref.linalg.covariance import Pulls
+from relpref.skeleton import evaluated
 
 
 def _weighted(slope: Array, weight: Array) -> Array:
     """Derivatives, shape (..., m) or (..., m, k), times weights; 0 where these are."""
     weight = weight.reshape(weight.shape + (1,) * (slope.ndim - weight.ndim))
     return namespace(slope, weight).where(weight == 0, 0.0, slope * weight)
+
+
+def ndtr(x: Array) -> Array:
+    return (jax.scipy.special if namespace(x) is jnp else special).ndtr(x)
+
+
+def ndtri(x: Array) -> Array:
+    return (jax.scipy.special if namespace(x) is jnp else special).ndtri(x)
 
 
 class Comparison(TreeDistribution):
@@ -83,9 +89,10 @@ class Comparison(TreeDistribution):
         lapse: ArrayLike | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self.gap = jnp.asarray(gap)
-        self.scale, self.shift = (jnp.asarray(x, self.gap.dtype) for x in (scale, shift))
-        self.lapse = None if lapse is None else jnp.asarray(lapse, self.gap.dtype)
+        xp = namespace(gap, scale, shift, lapse)
+        self.gap = xp.asarray(gap)
+        self.scale, self.shift = (xp.asarray(x, self.gap.dtype) for x in (scale, shift))
+        self.lapse = None if lapse is None else xp.asarray(lapse, self.gap.dtype)
         super().__init__(batch_shape=self.gap.shape, validate_args=validate_args)
 
     @property
@@ -106,9 +113,9 @@ class Comparison(TreeDistribution):
         return np.array([0, 1], dtype=np.int32), np.array([0.0, 1.0])
 
     @property
-    def outermost(self) -> Array:
+    def outermost(self) -> Any:
         """The largest threshold between outcomes, in units of the gap."""
-        return jnp.zeros((), self.gap.dtype)
+        return np.zeros(())
 
     @property
     def location(self) -> Array:
@@ -286,7 +293,7 @@ class Comparison(TreeDistribution):
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of an answer."""
-        return self.log_at(jnp.asarray(value), self.gap)
+        return self.log_at(namespace(value, self.gap).asarray(value), self.gap)
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under a cavity of the standardized gap."""
@@ -407,7 +414,8 @@ class GradedComparison(Comparison):
         lapse: ArrayLike | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self.thresholds = jnp.asarray(thresholds, jnp.asarray(gap).dtype)
+        xp = namespace(gap, thresholds)
+        self.thresholds = xp.asarray(thresholds, xp.asarray(gap).dtype)
         super().__init__(gap, scale=scale, shift=shift, lapse=lapse, validate_args=validate_args)
 
     def threshold(self, number: Array) -> Array:
@@ -428,7 +436,7 @@ class GradedComparison(Comparison):
 
     @property
     def outermost(self) -> Array:
-        return jnp.max(self.thresholds)
+        return self.thresholds.max()
 
     @property
     def support(self) -> Any:
@@ -451,9 +459,9 @@ class GradedComparison(Comparison):
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of a grade; minus infinity of one that does not exist."""
-        value = jnp.asarray(value)
-        log_probability = self.log_at(value, self.gap)
-        return jnp.where(jnp.abs(value) <= self.strengths, log_probability, -jnp.inf)
+        log_probability = super().log_prob(value)
+        xp = namespace(log_probability)
+        return xp.where(xp.abs(value) <= self.strengths, log_probability, -np.inf)
 
     def at_random(self, value: Array) -> Array | float:
         """1/(2S + 1), or 1/(2S) where there are no ties."""
@@ -462,35 +470,30 @@ class GradedComparison(Comparison):
             (value != 0) | ties, 1 / (2 * self.strengths + ties), 0.0
         )
 
-    def _bounds(self, value: Array, mean: Array) -> tuple[Array, Array, Array, Array]:
-        """Signs, lower ends less the standardized gap, widths, and which intervals are open.
-
-        The width of an open interval has no meaning.
-        """
-        xp = namespace(mean, self.gap)
-        grade, sign, start, end = self._interval(value, xp)
-        lower = xp.where(grade == 0, -end, start) - sign * mean
-        width = xp.where(grade == 0, 2 * end, end - start)
-        return sign, lower, width, grade == self.strengths
-
-    def standard_log(self, value: Array, z: Array) -> Array:
-        """Closed form, see `standard`."""
-        if namespace(z, self.gap) is not np:
-            return super().standard_log(value, z)
-        _, lower, width, is_open = self._bounds(value, z)
-        return interval_log(lower, np.where(is_open, np.inf, width))
-
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form: Φ at the ends of the grade's interval, divided by √(1 + v)."""
-        sign, lower, width, is_open = self._bounds(value, mean)
-        xp = namespace(mean, variance)
-        scale = 1 / xp.sqrt(1 + variance)
-        moments = interval_moments(lower * scale, xp.where(is_open, xp.inf, width * scale))
+        scale = 1 / namespace(mean, variance).sqrt(1 + variance)
+        sign, lower, width = self._grade(value, mean, scale)
+        moments = interval_moments(lower, width)
         return TiltedMoments(
             moments.log_normalizer,
             sign * moments.gradient * scale,
             moments.curvature * scale * scale,
         )
+
+    def standard_log(self, value: Array, z: Array) -> Array:
+        if namespace(z, self.gap) is jnp:
+            return super().standard_log(value, z)
+        _, lower, width = self._grade(value, z)
+        return interval_log(lower, width)
+
+    def _grade(self, value: Array, z: Array, unit: Any = 1.0) -> tuple[Array, Array, Array]:
+        """Signs, and the grades' intervals times ``unit``: lower ends, from ±z, and widths."""
+        xp = namespace(z, self.gap)
+        grade, sign, start, end = self._interval(value, xp)
+        lower = xp.where(grade == 0, -end, start) - sign * z
+        width = xp.where(grade == 0, 2 * end, end - start) * unit
+        return sign, lower * unit, xp.where(grade == self.strengths, xp.inf, width)
 
     def slopes(self, value: Array, gap: Array) -> dict[str, Array]:
         slopes, thresholds = super().slopes(value, gap), self.threshold_slopes(value, gap)
@@ -684,10 +687,6 @@ class DavidsonComparison(GradedComparison):
         return with_lapses(favored, tie, self.lapse, self.thresholds[..., 0], 1)
 
 
-def _ndtri(probability: Array) -> Array:
-    return ndtri(probability) if namespace(probability) is jnp else special.ndtri(probability)
-
-
 class SoftComparison(Comparison):
     """A reported probability p that the first is the better.
 
@@ -714,7 +713,7 @@ class SoftComparison(Comparison):
 
     def gaussian_site(self, value: Array) -> tuple[Array, Array]:
         """The gap that is reported, Φ⁻¹(p) − shift, and 1/scale²."""
-        peak = _ndtri(value) - self.shift
+        peak = ndtri(value) - self.shift
         return peak, jnp.broadcast_to(1 / jnp.square(self.scale), jnp.shape(peak))
 
     def pull(
@@ -735,7 +734,7 @@ class SoftComparison(Comparison):
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of the product of two Gaussians; of the density of p."""
         xp = namespace(mean, variance)
-        report = _ndtri(value)
+        report = ndtri(value)
         total = 1 + variance
         error = report / self.scale - mean
         log_density = -0.5 * (xp.square(error) / total + xp.log(total)) - xp.log(self.scale)
@@ -756,30 +755,14 @@ class SoftComparison(Comparison):
         return {"probability": chances["probability"]}
 
 
-@lazy_jit(static_argnums=0)
 def predicted(
-    model: Any,
-    asked: Comparisons,
-    parameters: Mapping[str, Array],
-    means: Array,
-    variances: Array,
-    weights: Array,
+    model: Any, asked: Comparisons, mean: Any, variance: Any, **parameters: Any
+) -> dict[str, Any]:
+    """Predictions of the next answers, as `AnswerModel.predict` gives them without JAX."""
+    return evaluated(_predicted, model, asked, mean, variance, parameters)
+
+
+def _predicted(
+    model: Any, asked: Comparisons, mean: Array, variance: Array, parameters: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Predictions of the next answers, as `AnswerModel.predict` gives them without JAX.
-
-    Gaps are mixtures of s Gaussians: means and variances of shape (s, k), weights of shape (s,),
-    parameters of shape (s, ...) or (1, ...).
-    """
-
-    def predict(component: tuple[Mapping[str, Array], Array, Array]) -> dict[str, Array]:
-        parameters, mean, variance = component
-        return model(real(mean), asked, **parameters).predict(real(mean), real(variance))
-
-    # A fixed parameter beside draws of the others has one value for all.
-    size = len(means)
-    spread = {
-        site: jnp.broadcast_to(value, (size, *value.shape[1:]))
-        for site, value in parameters.items()
-    }
-    expected = jax.lax.map(predict, (spread, means, variances))
-    return {name: jnp.asarray(weights) @ value for name, value in expected.items()}
+    return model(mean, asked, **parameters).predict(mean, variance)

@@ -54,6 +54,26 @@ def fori_loop(number: int, step: Callable[[Any, Carry], Carry], start: Carry) ->
     return state
 
 
+def scan(
+    step: Callable[[Carry, tuple[Any, ...]], tuple[Carry, Any]],
+    start: Carry,
+    items: tuple[Any, ...],
+) -> tuple[Carry, Any]:
+    """``jax.lax.scan`` along the first axes of arrays, or the same loop in Python for NumPy's."""
+    if not on_host(start):
+        return jax.lax.scan(step, start, items)
+    state, outputs = start, []
+    for item in zip(*items, strict=True):
+        state, output = step(state, item)
+        outputs.append(output)
+    return state, jax.tree.map(lambda *parts: np.stack(parts), *outputs)
+
+
+def stop_gradient(array: Any) -> Any:
+    """``jax.lax.stop_gradient``; arrays of NumPy stay what they are."""
+    return array if on_host(array) else jax.lax.stop_gradient(array)
+
+
 def cond(predicate: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
     """``jax.lax.cond``, or a call of one of the functions if the predicate is not JAX's."""
     if namespace(predicate) is jnp:

@@ -89,11 +89,6 @@ def _prior(call: Call, arrays: Any, values: Any, utilities: Any) -> tuple[Any, A
     return part, part.in_memory().dense(), covariance.in_memory().dense()
 
 
-@lazy_jit
-def _cross(part: Any, rows: Any, columns: Any) -> Any:
-    return part.scale * part.kernel.cross(rows, columns, **part.values)
-
-
 def _solved(total: Floats, right: Floats) -> Floats:
     """K⁻¹ applied to columns; in the span of K where it is singular."""
     try:
@@ -239,6 +234,9 @@ def _moved(
     moved = np.repeat(points[None, np.linspace(0, len(points) - 1, few).astype(int)], number, 0)
     moved[:, :, columns] = states[:, None]
     flat = moved.reshape(-1, points.shape[1])
-    cross, prior = (np.asarray(_cross(part, flat, others)) for others in (points, flat))
+    cross, prior = (
+        np.asarray(part.scale * part.kernel.cross(flat, others, **part.values))
+        for others in (points, flat)
+    )
     prior = prior.reshape(number, few, number, few).mean(axis=(1, 3))
     return contrasts @ cross.reshape(number, few, -1).mean(axis=1), contrasts @ prior @ contrasts.T

