@@ -86,9 +86,11 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
     for column in sheet.columns:
         cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
         parts, lower = {*sheet.words(column)}, np.array([cell.lower() for cell in cells])
+        role = "score" if sheet.better else "place"
+        if role in sheet.named and column != role:
+            continue
         if sheet.better:
-            score = column == "score" if "score" in sheet.named else parts & SCORES
-            if score and are_numbers(cells):
+            if (column == role or parts & SCORES) and are_numbers(cells):
                 what = f"orders by {called!r} ({sheet.better} is better)"
                 yield Placing(what, column, "score", cells)
         elif column == "place" or " ".join(sheet.words(column)) in PLACES:
@@ -144,7 +146,8 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
         cells = sheet.cells(column)
         pairs = {*zip(groups.tolist(), cells, strict=True)}
         again = len({*cells}) < len(pairs) or groups.max() == 0
-        if len(pairs) < len(cells) or "" in cells or not again:
+        other = "item" in sheet.named and column != "item"
+        if len(pairs) < len(cells) or "" in cells or not again or other:
             continue
         noun, numeric = sheet.noun(column), is_numeric(cells)
         item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
@@ -276,7 +279,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     by_column |= "item" in named
     labels = [
         column
-        for column in named
+        for column in sheet.named & {"item"} or named
         if len({*sheet.cells(column)}) == size > 2
         and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
     ]

@@ -132,6 +132,7 @@ def candidates(sheet: Sheet) -> list[Pair]:
         for pair in pairs
         if not pair.rest & NOT_LABELS
         and sheet.named & {*_PAIR, "loser"} <= {*pair[:2]}
+        and (pair.decided or "loser" not in sheet.named)
         and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
         and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
@@ -156,9 +157,11 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
     """Read winners and losers, or pairs with an outcome, goals or counts of both sides."""
     everything = candidates(sheet)
     for pair in label_pairs(sheet, everything):
-        ends = {} if pair.decided else dict(zip(_PAIR, pair[:2], strict=True))
-        outcomes = [_decided(sheet, pair)] if pair.decided else _outcomes(sheet, pair, everything)
-        for outcome in outcomes:
+        outcomes = [*(_decided if pair.decided else _outcomes)(sheet, pair, everything)]
+        for number, outcome in enumerate(outcomes):
+            # Only the first outcome of winners and losers is that they are these.
+            sided = pair._replace(decided=pair.decided and not number)
+            ends = {} if sided.decided else dict(zip(_PAIR, pair[:2], strict=True))
             # NaN differs from itself.
             codes = np.nan_to_num([other.codes for other in outcomes[:2]], nan=9.0)
             row = int((codes[0] != codes[-1]).argmax())
@@ -169,18 +172,22 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
             yield Reading(
                 f"pairs of {pair.first!r} and {pair.second!r} with {outcome.description}"
                 + example * (len(outcomes) > 1),
-                partial(_with_outcome, sheet, pair, outcome),
+                partial(_with_outcome, sheet, sided, outcome),
                 outcome.columns and {**ends, **outcome.columns},
             )
 
 
-def _decided(sheet: Sheet, pair: Pair) -> Outcome:
-    """Return that the first won, but for what other columns mark."""
-    won, columns = np.ones(len(sheet.table.frame)), dict(zip(_DECIDED, pair[:2], strict=True))
+def _decided(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> Iterator[Outcome]:
+    """Yield that the first won, but for what other columns mark, and scores that contradict it."""
+    columns, what = dict(zip(_DECIDED, pair[:2], strict=True)), "the first preferred"
     if marking := [column for column, _ in _marks(sheet, pair)]:
-        what = f"the first preferred, and ties or void answers by {listed(marking)}"
-        return Outcome(what, won, (), {})
-    return Outcome("the first preferred", won, (), columns)
+        what += f", and ties or void answers by {listed(marking)}"
+    yield Outcome(what, np.ones(len(sheet.table.frame)), (), columns)
+    if not sheet.named & {*_DECIDED}:
+        scores = [name for name in sheet.columns if {*sheet.words(name)} & BESIDE_LOSER]
+        read = _read(sheet, pair, everything, scores, 1)
+        yield from (outcome for outcome in read if (np.sign(outcome.codes) * np.isfinite(outcome.codes) < 0).any())
+        yield from (outcome for outcome in _goals(sheet, DECIDED) if (outcome.codes <= 0).any())
 
 
 def says_more(sheet: Sheet) -> bool:
@@ -251,8 +258,9 @@ def _read(
 ) -> Iterator[Outcome]:
     """Yield the ways to read each of some columns as outcomes, in all cells."""
     for column in columns:
-        cells = [" ".join(words(cell)) for cell in sheet.cells(column)]
-        bad, unsure = (np.isin(cells, list(said)) for said in (BOTH_BAD, UNSURE))
+        at, distinct = pd.factorize(sheet.cells(column))
+        cells = [" ".join(words(cell)) for cell in distinct]
+        bad, unsure = (np.isin(cells, list(said))[at] for said in (BOTH_BAD, UNSURE))
         void = (bad & (sheet.both_bad == "drop")) | (unsure & (sheet.unsure == "drop"))
         described = f"the outcome {sheet.table.called(column)!r}"
         if bad.any():
@@ -319,7 +327,10 @@ def tried_outcomes(
         return [way for way in ways if _fits(way[1])][:1]
     add_words(pair.marker)
     add_words([side[0] for side in pair.marker])
-    if any(_fits(codes) for _, codes in ways):
+    fits, numbers = any(_fits(codes) for _, codes in ways), depth > 1 or named
+    if numbers and (fits or "2" in distinct):
+        add_words(("1", "2", "1.5"))
+    if fits or _fits(ways[-1][1]):
         return ways
     # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
     for sides in SIDES:
@@ -327,14 +338,13 @@ def tried_outcomes(
             add_words(sides)
     if not depth:
         return ways
-    numbers = depth > 1 or named
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
     for sides in RESULTS:
         add_words(sides, sign)
     for cell, *coded in CODED if numbers else ():
         # Scales of preference often begin at the first side, with numbers below 0.
         if cell in distinct and (cell != "-1" or named or parts & BESIDE_LOSER):
-            add_words(coded, 1.0 if cell == "2" else sign)
+            add_words(coded, sign)
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
         turned = {"first": pair.second, "second": pair.first, **by_result}
         add(lambda cell: {"0": 1.0, "1": -1.0}.get(cell, np.inf), turned)
@@ -380,12 +390,14 @@ def _margin(cell: str) -> float:
     return float(np.sign(first - second))
 
 
-def _goals(sheet: Sheet) -> Iterator[Outcome]:
-    """Read the outcome from the goals or points of the two sides."""
+def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) -> Iterator[Outcome]:
+    """Read the outcome from the goals or points of the two sides, told apart by ``markers``."""
+    # The points of a winner are often those of a ranking.
+    of_goals = GOALS - ({"points", "pts"} if markers is DECIDED else set())
     sides = [
         side[:2]
-        for side in side_pairs(sheet, SIDES + _GOALS, sheet.columns)
-        if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
+        for side in side_pairs(sheet, markers, sheet.columns)
+        if (side.rest & of_goals and side.rest <= of_goals | BESIDE) or side.marker in _GOALS
     ]
     if sheet.named & {*_SCORES}:
         sides = [_SCORES] if {*_SCORES} <= sheet.named else []

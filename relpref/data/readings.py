@@ -51,7 +51,7 @@ DECIDED = _both(
 # Words of a result of one side: it won, it lost.
 RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
 # Numbers and truths for the first, the second and a tie, where a cell is the one before them.
-CODED = _both("2 1 2 1.5, -1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
+CODED = _both("-1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
 # Words for a number of things, and for things that are compared.
 NUMBERS = terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title")
 ITEMS = terms(

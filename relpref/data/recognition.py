@@ -8,14 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import chain, permutations, product
 from operator import contains
 from typing import Any
 
 import numpy as np
 
 from relpref.data.arrays import listed
-from relpref.data.columns import FORMS, form_of
+from relpref.data.columns import COLUMNS, FORMS, form_of
 from relpref.data.order_readings import (
     best_and_worst,
     long_orders,
@@ -41,6 +41,7 @@ from relpref.data.readings import (
     Reading,
     Sheet,
     is_numeric,
+    terms,
 )
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
@@ -52,6 +53,16 @@ _NO_ANSWERS = (
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
     "item and its place (list, item, place): say in columns= which columns are these"
 )
+# Ways to read a table, and the names of columns that each can be given; no others are passed over.
+_FORMS: dict[Any, frozenset[str]] = {
+    long_orders: terms("list, item, place, score"),
+    orders_by_item: terms("list, item"),
+}
+_UNSCORED: dict[Any, frozenset[str]] = {
+    pairs: terms("first, second, winner, loser, result, first_score, second_score"),
+    orders_by_place: terms("list"),
+}
+_ROLES = frozenset(chain(*_FORMS.values(), *_UNSCORED.values(), ASIDE))
 _MOST_LOOKED_AT = 12  # columns
 # Cells of outcomes that are left as they are.
 _PLAIN = {"result": r"-?[01]|0\.5|½|1/2|True|False|", "place": r"\d*"}
@@ -107,26 +118,33 @@ def _readings(sheet: Sheet) -> list[Reading]:
     """Return the ways in which a table can be read, without a description as it is."""
     if _is_ours(sheet):
         return [Reading("", lambda: sheet.table)]
-    forms = [long_orders, orders_by_item]
-    forms += [] if sheet.better else [pairs, orders_by_place]
-    return list(best_and_worst(sheet)) or [reading for form in forms for reading in form(sheet)]
+    forms = _FORMS if sheet.better else _FORMS | _UNSCORED
+    fitting = [form for form, names in forms.items() if sheet.named & _ROLES <= names]
+    if "score" in sheet.named and not sheet.better:
+        fitting = []
+    return list(best_and_worst(sheet)) or [reading for form in fitting for reading in form(sheet)]
 
 
 def _is_ours(sheet: Sheet) -> bool:
     """Tell whether a table has the columns of a form already, with the cells of that form."""
     *ends, outcome = form_of(sheet.columns).columns
-    if sheet.better or not {*ends, outcome} <= {*sheet.columns}:
+    if sheet.better or sheet.named & {*ASIDE} or not {*ends, outcome} <= {*sheet.columns}:
         return False
     cells = sheet.cells(outcome)
-    if outcome == "loser":
-        return not says_more(sheet)
     if outcome in _PLAIN:
         plain = re.compile(_PLAIN[outcome]).fullmatch
-        return outcome not in sheet.named and all(map(plain, {*cells}))
-    if outcome != "winner":
-        return True
-    rows = zip(*map(sheet.cells, ends), strict=True)
-    return all(map(contains, (("", *row) for row in rows), cells))
+        if outcome in sheet.named or not all(map(plain, {*cells})):
+            return False
+    if outcome == "winner":
+        rows = zip(*map(sheet.cells, ends), strict=True)
+        if not all(map(contains, (("", *row) for row in rows), cells)):
+            return False
+    if outcome == "loser" and says_more(sheet):
+        return False
+    # Scores may say something else, and the winners 1 and 2 be sides as well as labels.
+    doubtful = {*sheet.columns} - {*COLUMNS, *ends} or {*cells} <= {"", "1", "2"}
+    of_pairs = outcome in ("loser", "winner", "result")
+    return not (of_pairs and doubtful and len([*pairs(sheet)]) > 1)
 
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
@@ -160,7 +178,12 @@ def _way(sheet: Sheet, reading: Reading) -> str:
 
 def _remedy(sheet: Sheet) -> str:
     """Say why a table that looks like answers cannot be read, and what would make it so."""
-    table = sheet.table
+    table, roles = sheet.table, sheet.named & _ROLES
+    if roles and (without := _readings(replace(sheet, named=sheet.named - roles))):
+        return (
+            f": no form of answers has {listed(map(table.called, sorted(roles)))} as columns= says; "
+            f"leave it out (also of --columns), and the table is read as {without[0].description}"
+        )
     if sheet.better:
         return (
             f": better={sheet.better!r} is for times or points of the items of events, and no "

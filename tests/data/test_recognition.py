@@ -238,6 +238,36 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ("one,two\nx,1", "'one', 'two' are not recognized as answers", []),
         ("model_a,model_b,winner_model_a,winner_model_b\nx,y,0,0", "add 'winner_tie'", []),
         (
+            "Winner,Loser,Score\na,b,2-1\nb,c,1-3\na,c,3-0",
+            "several ways: .*first preferred, by which 'b' wins in row 1 .*'Score', by which 'c'",
+            ["a>b; b>c; a>c", "a>b; c>b; a>c"],
+        ),
+        (
+            "WTeam,LTeam,WScore,LScore\na,b,2,1\nb,c,1,1\nc,d,0,1\nc,a,3,0",
+            "several ways: .*'b' wins in row 1 .*nobody wins in row 1",
+            ["a>b; b>c; c>d; c>a", "a>b; b=c; d>c; c>a"],
+        ),
+        (
+            "first,second,score,winner\na,b,2-1,a\nb,c,1-3,b\na,c,3-0,a",
+            "several ways: .*'score', by which 'c' wins in row 1 .*'winner', by which 'b' wins",
+            ["a>b; c>b; a>c", "a>b; b>c; a>c"],
+        ),
+        (
+            "team1,team2,score1,score2,winner\na,b,2,1,a\nb,c,1,3,b\na,c,3,0,a",
+            "several ways: .*'winner', by which 'b' wins in row 1 .*'c' wins in row 1",
+            ["a>b; b>c; a>c", "a>b; c>b; a>c"],
+        ),
+        (
+            "first,second,winner\n1,2,1\n2,3,2\n3,1,1",
+            "several ways: .*'2' wins in row 1 .*'3' wins in row 1",
+            ["1>2; 2>3; 1>3", "1>2; 3>2; 3>1"],
+        ),
+        (
+            "model_a,model_b,winner\n1,2,1\n3,1,1",
+            "several ways: .*'1' wins in row 1 .*'3' wins in row 1",
+            ["1>2; 1>3", "1>2; 3>1"],
+        ),
+        (
             "s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2",
             "a row each.*or orders, a column each",
             ["a>b>c; c>a>b; b>c>a", "x>y>z; z>x>y; y>z>x"],
@@ -473,3 +503,44 @@ def test_times_and_points_that_disagree_are_two_readings() -> None:
     calls = [ast.literal_eval(match[1]) for match in SPOKEN(str(caught.value))]
     answers = [read(table, better="low", columns=columns) for columns in calls]
     assert answers == [parsed("a>b"), parsed("b>a")]
+
+
+RESULTS = "raceId,driverId,constructorId,grid,position,positionOrder,points\n"
+RESULTS += "1,ann,m,2,1,1,10\n1,bob,m,1,2,2,8\n1,cy,f,3,\\N,3,0\n"
+RESULTS += "2,ann,m,1,2,2,8\n2,bob,f,3,3,3,6\n2,cy,f,2,1,1,10"
+MATCHES = "home,away,result,best_player\na,b,H,b\nb,c,A,b\nc,a,D,a"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "answers"),
+    [
+        (RESULTS, {"list": "raceId", "item": "driverId", "place": "grid"}, "bob>ann>cy; ann>cy>bob"),
+        (RESULTS, {"place": "grid"}, "bob>ann>cy; ann>cy>bob"),
+        (RESULTS, {"place": "positionOrder"}, "ann>bob>cy; cy>ann>bob"),
+        (MATCHES, {"winner": "best_player"}, "b>a; b>c; a>c"),
+        (
+            "team1,team2,goals1,goals2,winner\na,b,1,0,b\nb,a,2,1,a",
+            {"first_score": "goals1", "second_score": "goals2"},
+            "a>b; b>a",
+        ),
+        ("who,boat,R1,R2,R3\nx,a,1,2,1\ny,b,2,1,2\nz,c,3,3,3", {"item": "boat"}, "a>b>c*2; b>a>c"),
+    ],
+)
+def test_columns_that_are_named_are_used(text: str, columns: Any, answers: str) -> None:
+    assert read(frame(text, typed=True), columns=columns) == parsed(answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "said"),
+    [
+        (RESULTS, {"item": "constructorId"}, "'constructorId' .*orders by 'position' of 'driverId'"),
+        (MATCHES, {"item": "best_player"}, "'best_player' .*the outcome 'result'"),
+        (MATCHES, {"place": "best_player"}, "'best_player' .*the outcome 'result'"),
+        (MATCHES, {"loser": "away"}, "'away' .*the outcome 'result'"),
+    ],
+)
+def test_columns_that_no_form_has_are_not_passed_over(text: str, columns: Any, said: str) -> None:
+    table = frame(text, typed=True)
+    with pytest.raises(DataError, match=f"no form of answers has {said}"):
+        read(table, columns=columns)
+    assert read(table)
