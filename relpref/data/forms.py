@@ -16,11 +16,11 @@ from relpref.data.covariates import with_sides
 from relpref.data.labels import LabelIndex, label_column, trimmed
 from relpref.data.recognition import ASIDE, ends_of, hints, recognized
 from relpref.data.tables import (
+    MISSING,
     Table,
     as_table,
     check_columns,
     check_repeats,
-    column_option,
     hold_one_set,
     is_path,
     known_names,
@@ -32,6 +32,8 @@ from relpref.options import OPTIONS
 
 NAME, _RANKINGS = "answers", "rankings"
 _FEW = 10  # answers
+# Cells that say that there is no item, and those of them that may be labels.
+_NO_ITEM, _LABELS = MISSING | {r"\N"}, ("NA", "None")
 _WINNER_FORM, _PAIR_FORM = ("winner", "loser"), ("first", "second")
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
 _OF_PAIRS = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ)
@@ -162,7 +164,23 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> tuple[Table, For
     optional += [*known_columns(covariates), *(["list"] if table.neighbors else [])]
     allowed = tuple(name for name in optional if name not in form.columns)
     notes = check_columns(table, form.columns, allowed, _OF_PAIRS, _fitting(table, form.ends))
-    return replace(table, notes=(*table.notes, *notes)), form
+    return _with_both_items(replace(table, notes=(*table.notes, *notes)), form.ends), form
+
+
+def _with_both_items(table: Table, ends: tuple[str, ...]) -> Table:
+    """Leave out pairs that lack an item, unless all do; a word for none that is known is an item.
+
+    A word is known as a label of an item, or because it is on both sides.
+    """
+    cells = [table.frame[end].map(trimmed) for end in ends]
+    labels = {word for word in _LABELS if all(column.isin([word]).any() for column in cells)}
+    words = [word for word in _NO_ITEM - labels if word not in table.known]
+    missing = np.any([column.isna() | column.isin(words) for column in cells], axis=0)
+    if missing.all() or not missing.any():
+        return table
+    rows = counted(int(missing.sum()), "row")
+    note = f"left out: {rows} without an item (blank, or a word such as nan or NA)"
+    return replace(table.take(np.flatnonzero(~missing)), notes=(*table.notes, note))
 
 
 def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> tuple[str, ...]:
@@ -173,8 +191,8 @@ def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> 
     """
     named = sum(end in table.given for end in ends)
     # A few answers may share none where no other column can be meant; choices have losers that
-    # never win.
-    few = len(first) < (2 if named or table.frame.shape[1] > 2 else _FEW)
+    # never win; and rows that were left out may share some.
+    few = table.rows is not None or len(first) < (2 if named or table.frame.shape[1] > 2 else _FEW)
     if few or "list" in table.frame.columns or np.isin(first, second).any():
         return ()
     called = [table.called(end) for end in ends]
@@ -248,7 +266,7 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
             "orders and choices have it beside the item, and the best and the worst have none"
         )
     items, numbers, names = _members(table, group)
-    places = (_places if group == "list" else _chosen)(table, numbers, names)
+    places = (_places if group == "list" else _chosen)(table, numbers)
     above, below, tie = _neighbors(numbers, places)
     if not len(above):
         raise DataError(
@@ -283,6 +301,11 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
     unused = [column for column in all_columns if column not in used]
     notes = [f"the rows were read as {form.rows}"] if table.name != _RANKINGS else []
     notes += [f"not used: {listed(unused)}"] if unused else []
+    notes += (
+        ["each list has the place 0 once, which was read as the best"]
+        if (places == 0).any()
+        else []
+    )
     notes += [f"{counted(silent, 'list')} with all items tied left out"] if silent else []
     return replace(
         table.take(rows),
@@ -330,16 +353,12 @@ def _members(table: Table, group: str) -> tuple[list[Any], NDArray[np.int64], li
     items, names = table.labels("item"), table.labels(group)
     numbers, which = (pd.factorize(label_column(labels))[0] for labels in (names, items))
     twice = pd.DataFrame({"list": numbers, "item": which}).duplicated().to_numpy()
-    refuse_first(
-        twice,
-        lambda row: (
-            f"{table.place(row)}: {shown(items[row])} is in {shown(names[row])} twice; drop one"
-        ),
-    )
+    reason = f"is twice in this {group}; drop one"
+    refuse_first(twice, lambda row: f"{table.place(row)}: {shown(items[row])} {reason}")
     return items, numbers, names
 
 
-def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.float64]:
+def _places(table: Table, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     """Read the place of each row's item in its order, shape (m,); infinite if the cell is blank."""
     placed = np.flatnonzero(~table.blank("place"))
     places = np.full(len(numbers), np.inf)
@@ -347,34 +366,30 @@ def _places(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.
     places[placed] = table.numbers("place", remedy, placed)
     remedy = (
         "leave the cell empty if the item is below all others, such as one that did not finish, "
-        "or drop the row"
+        "or drop the row; if 0 is the best, add 1 to all places"
     )
-    if (places == 0).any():
-        option = column_option({"score": table.called("place")})
-        remedy += f"; if 0 is the best, say {option} and better='low' (--better low)"
-    table.refuse("place", places < 1, f" is no place, which start at 1; {remedy}")
+    once = np.bincount(numbers, places == 0) == 1
+    from_zero = len(once) > 1 and once.all()
+    table.refuse("place", places < 1 - from_zero, f" is no place, which start at 1; {remedy}")
     wrong = (np.bincount(numbers) < 2) | (np.bincount(numbers, np.isfinite(places)) == 0)
-    reason = "orders nothing; give at least two items, one with a place"
-    refuse_first(
-        wrong[numbers], lambda row: f"{table.place(row)}: the list {shown(names[row])} {reason}"
-    )
+    reason = "this list orders nothing; give at least two items, one with a place"
+    refuse_first(wrong[numbers], lambda row: f"{table.place(row)}: {reason}")
     return places
 
 
-def _chosen(table: Table, numbers: NDArray[np.int64], names: Any) -> NDArray[np.float64]:
+def _chosen(table: Table, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     """Read choices as places, shape (m,): 1 for a chosen alternative, infinite for the others."""
     chosen = table.truths("chosen")
     alone, times = np.bincount(numbers) < 2, np.bincount(numbers, chosen)
 
     def message(row: int) -> str:
-        question = f"the question {shown(names[row])}"
         if alone[numbers[row]]:
             return (
-                f"{table.place(row)}: {question} has one alternative alone, which says nothing; "
+                f"{table.place(row)}: this question has one alternative alone, which says nothing; "
                 "add the others that could have been chosen, or drop the row"
             )
         return (
-            f"{table.place(row)}: of {question}, {times[numbers[row]]:.0f} alternatives are "
+            f"{table.place(row)}: of this question, {times[numbers[row]]:.0f} alternatives are "
             f"chosen; mark exactly one in the column {table.called('chosen')!r}"
         )
 

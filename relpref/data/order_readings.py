@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats, Integers, counted, listed
+from relpref.data.arrays import Floats, Integers, counted, listed, refuse_first
 from relpref.data.readings import (
     BEST,
     CHOSEN,
@@ -21,6 +21,7 @@ from relpref.data.readings import (
     NO_ITEM,
     NOT_ITEMS,
     NUMBERS,
+    ORDERS,
     OUT,
     PLACED,
     PLACES,
@@ -86,9 +87,11 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
     for column in sheet.columns:
         cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
         parts, lower = {*sheet.words(column)}, np.array([cell.lower() for cell in cells])
+        role = "score" if sheet.better else "place"
+        if role in sheet.named and column != role:
+            continue
         if sheet.better:
-            score = column == "score" if "score" in sheet.named else parts & SCORES
-            if score and are_numbers(cells):
+            if (column == role or parts & SCORES) and are_numbers(cells):
                 what = f"orders by {called!r} ({sheet.better} is better)"
                 yield Placing(what, column, "score", cells)
         elif column == "place" or " ".join(sheet.words(column)) in PLACES:
@@ -144,7 +147,8 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
         cells = sheet.cells(column)
         pairs = {*zip(groups.tolist(), cells, strict=True)}
         again = len({*cells}) < len(pairs) or groups.max() == 0
-        if len(pairs) < len(cells) or "" in cells or not again:
+        other = "item" in sheet.named and column != "item"
+        if len(pairs) < len(cells) or "" in cells or not again or other:
             continue
         noun, numeric = sheet.noun(column), is_numeric(cells)
         item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
@@ -187,9 +191,9 @@ def seconds(cell: str) -> float:
 
 def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) -> Table:
     """Return a row for each item of each list, with the columns list, item and place."""
+    sheet.table.check_marks(sheet.table.frame[placing.column])
     called = {"place": sheet.table.called(placing.column), "list": sheet.table.called(key[0])}
-    read = replace(sheet.table, frame=sheet.table.frame.drop(columns=[placing.column, *key]))
-    read = read.rename({item: "item"})
+    read = sheet.table.without([placing.column, *key]).rename({item: "item"})
     lists = [*map(" / ".join, zip(*map(sheet.cells, key), strict=True))]
     read = replace(read.assign(list=lists), given={**read.given, **called})
     return placed(sheet, read, placing.places)
@@ -202,8 +206,18 @@ def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
     out |= last & (sheet.unplaced == "out")
     values = pd.Series([*map(seconds, cells)])
     if sheet.better:
-        lists = pd.factorize(table.frame["list"])[0]
-        values = values.groupby(lists).rank("min", ascending=sheet.better == "low")
+        lists = values.groupby(pd.factorize(table.frame["list"])[0])
+        least = lists.transform("min")
+        wrong = (values == 0) & (least.min() == 0) & (least.max() > 0) & (sheet.better == "low")
+        refuse_first(
+            wrong,
+            lambda row: (
+                f"{table.place(row)}: 0 is below all others of the event, and other events have no "
+                "0; leave such cells empty if they say that there is none, and add 1 to all "
+                "numbers if 0 is the best"
+            ),
+        )
+        values = lists.rank("min", ascending=sheet.better == "low")
     notes = []
     for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
         if rows.any():
@@ -276,7 +290,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     by_column |= "item" in named
     labels = [
         column
-        for column in named
+        for column in sheet.named & {"item"} or named
         if len({*sheet.cells(column)}) == size > 2
         and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
     ]
@@ -315,6 +329,8 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     last case, where ``more`` is the column of the items. With places, it may be the places of all
     cells, shape (n, k).
     """
+    for column in columns if sheet.better else ():
+        sheet.table.check_marks(sheet.table.frame[column])
     cells = np.array([*map(sheet.cells, columns)], dtype=object).T
     empty, notes = cells == "", list[str]()
     if are == "place" and more is None:
@@ -336,8 +352,22 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     if are == "list":
         lists, items = items, read.frame[more].to_numpy()
         dropped += [more]
-    read = replace(read, frame=read.frame.drop(columns=dropped)).assign(list=lists, item=items)
+    read = read.without(dropped).assign(list=lists, item=items)
     return placed(sheet, read, [*map(str, places)])
+
+
+def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
+    """Read orders that are written in one cell each, such as A > B > C."""
+    for column in sheet.columns:
+        cells = pd.Series(sheet.cells(column), sheet.table.frame.index)
+        marks = ">,;" if {*sheet.words(column)} & ORDERS else ">"
+        mark = next((mark for mark in marks if cells.str.contains(mark).all()), None)
+        if mark and not cells.str.contains("=").any():
+            places = cells.str.split(rf" *{mark} *", expand=True).add_prefix("place ")
+            if not places.stack().duplicated().any():  # these are no items
+                continue
+            parts = replace(sheet, table=sheet.table.without([column]).assign(**places))
+            yield Reading(f"the orders in {column!r}", partial(_melted, parts, [*places], "place"))
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
@@ -377,5 +407,4 @@ def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Tabl
         reason = " is the best and the worst; correct one of the two cells, or drop the row"
         table.refuse(column, (here & (places == 1)).any(axis=1), reason)
         places[here] = place
-    bare = replace(sheet, table=replace(table, frame=table.frame.drop(columns=[*ends])))
-    return _melted(bare, columns, "place", places)
+    return _melted(replace(sheet, table=table.without(ends)), columns, "place", places)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,9 +53,12 @@ _VOID = -np.inf
 # The columns, by the names used here, that choose a way to read a column, and its codes.
 Way = tuple[Mapping[str, Any], Codes]
 _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
+_NUMBER, _COLON = r"(?:\d*\.5|\d+)", "[-–—−:]"
 _SCORE = re.compile(
-    r"(\d+(?:\.5)?|½)\s*[-–—−:]\s*(\d+(?:\.5)?|½)(\s*\(?[a-z][a-z. ]*\)?)?"
+    rf"{_NUMBER} *{_COLON} *{_NUMBER}( *\(?[a-z][a-z. ]*\)?"
+    rf"| *\([a-z. ]*{_NUMBER} *{_COLON} *{_NUMBER}[a-z. ]*\))?"
 ).fullmatch
+_SHOOTOUT = re.compile(rf"(\d+) *\((\d+)\) *{_COLON} *(\d+) *\((\d+)\)")
 _GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa"), ("hruns", "vruns")
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
@@ -76,6 +79,7 @@ class Pair(NamedTuple):
     marker: tuple[str, ...]  # the words by which they differ
     decided: bool  # whether the first is the better
     numeric: bool
+    ids: tuple["Pair", ...] = ()  # other columns with numbers of the two sides
 
     @property
     def doubtful(self) -> bool:
@@ -114,7 +118,7 @@ def side_pairs(
             yield Pair(first, second, rest, apart[0], apart[0] in DECIDED, numeric)
 
 
-def candidates(sheet: Sheet) -> list[Pair]:
+def _candidates(sheet: Sheet) -> list[Pair]:
     """Return all pairs of columns that may hold labels or numbers of the two sides."""
     known = next((ends for ends in (_PAIR, _DECIDED) if {*ends} <= {*sheet.columns}), ())
     pairs = list(side_pairs(sheet, DECIDED + SIDES, known or sheet.columns))
@@ -132,6 +136,7 @@ def candidates(sheet: Sheet) -> list[Pair]:
         for pair in pairs
         if not pair.rest & NOT_LABELS
         and sheet.named & {*_PAIR, "loser"} <= {*pair[:2]}
+        and (pair.decided or "loser" not in sheet.named)
         and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
         and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
@@ -139,12 +144,14 @@ def candidates(sheet: Sheet) -> list[Pair]:
     ]
 
 
-def label_pairs(sheet: Sheet, pairs: list[Pair]) -> list[Pair]:
+def label_pairs(sheet: Sheet) -> list[Pair]:
     """Return the pairs of columns that are most likely to hold the labels of the two sides."""
-    sharing = [pair for pair in pairs if share_labels(sheet, pair)]
-    pairs = sharing or [pair for pair in pairs if not pair.numeric]
+    everything = _candidates(sheet)
+    sharing = [pair for pair in everything if share_labels(sheet, pair)]
+    pairs = sharing or [pair for pair in everything if not pair.numeric]
     lowest = min((pair.rank for pair in pairs), default=0)
-    return [pair for pair in pairs if pair.rank == lowest]
+    ids = tuple(pair for pair in everything if pair.rank == 2)
+    return [pair._replace(ids=ids) for pair in pairs if pair.rank == lowest]
 
 
 def share_labels(sheet: Sheet, pair: Pair) -> bool:
@@ -154,11 +161,12 @@ def share_labels(sheet: Sheet, pair: Pair) -> bool:
 
 def pairs(sheet: Sheet) -> Iterator[Reading]:
     """Read winners and losers, or pairs with an outcome, goals or counts of both sides."""
-    everything = candidates(sheet)
-    for pair in label_pairs(sheet, everything):
-        ends = {} if pair.decided else dict(zip(_PAIR, pair[:2], strict=True))
-        outcomes = [_decided(sheet, pair)] if pair.decided else _outcomes(sheet, pair, everything)
-        for outcome in outcomes:
+    for pair in label_pairs(sheet):
+        outcomes = [*(_decided if pair.decided else _outcomes)(sheet, pair)]
+        for number, outcome in enumerate(outcomes):
+            # Only the first outcome of winners and losers is that they are these.
+            sided = pair._replace(decided=pair.decided and not number)
+            ends = {} if sided.decided else dict(zip(_PAIR, pair[:2], strict=True))
             # NaN differs from itself.
             codes = np.nan_to_num([other.codes for other in outcomes[:2]], nan=9.0)
             row = int((codes[0] != codes[-1]).argmax())
@@ -169,30 +177,37 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
             yield Reading(
                 f"pairs of {pair.first!r} and {pair.second!r} with {outcome.description}"
                 + example * (len(outcomes) > 1),
-                partial(_with_outcome, sheet, pair, outcome),
+                partial(_with_outcome, sheet, sided, outcome),
                 outcome.columns and {**ends, **outcome.columns},
             )
 
 
-def _decided(sheet: Sheet, pair: Pair) -> Outcome:
-    """Return that the first won, but for what other columns mark."""
-    won, columns = np.ones(len(sheet.table.frame)), dict(zip(_DECIDED, pair[:2], strict=True))
+def _decided(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
+    """Yield that the first won, but for what other columns mark, and scores that contradict it."""
+    columns, what = dict(zip(_DECIDED, pair[:2], strict=True)), "the first preferred"
     if marking := [column for column, _ in _marks(sheet, pair)]:
-        what = f"the first preferred, and ties or void answers by {listed(marking)}"
-        return Outcome(what, won, (), {})
-    return Outcome("the first preferred", won, (), columns)
+        what += f", and ties or void answers by {listed(marking)}"
+    yield Outcome(what, np.ones(len(sheet.table.frame)), (), columns)
+    scores = [name for name in sheet.columns if {*sheet.words(name)} & BESIDE_LOSER]
+    others = chain(_read(sheet, pair, scores, 1), _goals(sheet, DECIDED))
+    for outcome in () if sheet.named & {*_DECIDED} else others:
+        least = np.min(outcome.codes, where=np.isfinite(outcome.codes), initial=1)
+        # The points of a winner may be those of a ranking, but not if none are below the loser's.
+        points = {"points", "pts"} & {*chain(*map(sheet.words, outcome.used))}
+        if (least < 0 and not points) or (least == 0 and len(outcome.used) > 1):
+            yield outcome
 
 
 def says_more(sheet: Sheet) -> bool:
     """Tell whether a column beside winner and loser says that an answer is a tie, or is void."""
-    marks = (column for pair in candidates(sheet) for column, _ in _marks(sheet, pair))
+    marks = (column for pair in label_pairs(sheet) for column, _ in _marks(sheet, pair))
     return any(column != "tie" for column in marks)
 
 
-def _outcomes(sheet: Sheet, pair: Pair, everything: Sequence[Pair]) -> list[Outcome]:
+def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
     """Return the ways to read the outcomes: by a column that is named as one, goals or counts."""
     exact, similar, others = named_outcomes(sheet, pair)
-    read = partial(_read, sheet, pair, everything)
+    read = partial(_read, sheet, pair)
     stated = pair.doubtful or {"winner", "result"} & sheet.named
     goals = [] if stated else [*_goals(sheet)]
     outcomes = [*read(exact, 1 if pair.doubtful else 2)]
@@ -245,14 +260,14 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list
 def _read(
     sheet: Sheet,
     pair: Pair,
-    everything: Sequence[Pair],
     columns: Iterable[Any],
     depth: int,
 ) -> Iterator[Outcome]:
     """Yield the ways to read each of some columns as outcomes, in all cells."""
     for column in columns:
-        cells = [" ".join(words(cell)) for cell in sheet.cells(column)]
-        bad, unsure = (np.isin(cells, list(said)) for said in (BOTH_BAD, UNSURE))
+        at, distinct = pd.factorize(sheet.cells(column))
+        cells = [" ".join(words(cell)) for cell in distinct]
+        bad, unsure = (np.isin(cells, list(said))[at] for said in (BOTH_BAD, UNSURE))
         void = (bad & (sheet.both_bad == "drop")) | (unsure & (sheet.unsure == "drop"))
         described = f"the outcome {sheet.table.called(column)!r}"
         if bad.any():
@@ -263,7 +278,7 @@ def _read(
             described += " (how strongly is not read)"
         # Only the name of a column tells that it holds outcomes if all of them are ties.
         plainly = depth > 1 or {"winner", "result"} & sheet.named
-        for names, codes in tried_outcomes(sheet, pair, everything, column, depth):
+        for names, codes in tried_outcomes(sheet, pair, column, depth):
             if _fits(codes, not plainly):
                 neither = codes == 0
                 sheet.table.refuse(column, unsure & neither & (not sheet.unsure), _TIE_OR_VOID)
@@ -277,9 +292,7 @@ def _fits(codes: Codes, least: float = 1) -> bool:
     return bool(strongest >= least) and not np.isposinf(codes).any()
 
 
-def tried_outcomes(
-    sheet: Sheet, pair: Pair, everything: Sequence[Pair], column: Any, depth: int
-) -> list[Way]:
+def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Way]:
     """Return the codes of a column in each way that is tried, infinite where a cell is not read.
 
     Cells are labels of their row or words for the two sides; with a ``depth`` of 1, results of the
@@ -306,10 +319,7 @@ def tried_outcomes(
 
     if "result" not in named:
         ties = np.array([len(cell) > 2 and cell in TIES for cell in distinct])[at]
-        for labeled in [
-            pair,
-            *(other for other in everything if other.rank == 2 and column not in other),
-        ]:
+        for labeled in (pair, *(other for other in pair.ids if column not in other[:2])):
             won = 1.0 * (each == sheet.cells(labeled.first)) - (each == sheet.cells(labeled.second))
             ways.append((by_label, np.where(won != 0, won, common[at])))
             tied = (won != 0) & ties
@@ -319,7 +329,10 @@ def tried_outcomes(
         return [way for way in ways if _fits(way[1])][:1]
     add_words(pair.marker)
     add_words([side[0] for side in pair.marker])
-    if any(_fits(codes) for _, codes in ways):
+    fits, numbers = any(_fits(codes) for _, codes in ways), depth > 1 or named
+    if numbers and (fits or "2" in distinct):
+        add_words(("1", "2", "1.5"))
+    if fits or _fits(ways[-1][1]):
         return ways
     # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
     for sides in SIDES:
@@ -327,18 +340,17 @@ def tried_outcomes(
             add_words(sides)
     if not depth:
         return ways
-    numbers = depth > 1 or named
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
     for sides in RESULTS:
         add_words(sides, sign)
     for cell, *coded in CODED if numbers else ():
         # Scales of preference often begin at the first side, with numbers below 0.
         if cell in distinct and (cell != "-1" or named or parts & BESIDE_LOSER):
-            add_words(coded, 1.0 if cell == "2" else sign)
+            add_words(coded, sign)
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
         turned = {"first": pair.second, "second": pair.first, **by_result}
         add(lambda cell: {"0": 1.0, "1": -1.0}.get(cell, np.inf), turned)
-    add(_margin)
+    add(dict(zip(distinct, _margins(distinct), strict=True)).__getitem__)
     if "result" in named and "-" in "".join(distinct):
         signed = re.compile(r"[+-]?\d{1,2}").fullmatch
         add(lambda cell: float(cell) if signed(cell) else np.inf)
@@ -364,38 +376,48 @@ def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
 def _common(cell: str, labels: set[str], ties: Collection[str] = TIES) -> float:
     """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
     said = {cell, " ".join(words(cell)), _side(cell, ())}
-    if cell == "":
+    if cell in ("", "-", "–", "?"):
         return np.nan
     if said & VOID and cell not in labels:
         return _VOID
     return 0.0 if said & (BOTH_BAD | {*ties}) and cell not in labels else np.inf
 
 
-def _margin(cell: str) -> float:
-    """Return the sign of a score such as 2:1, and infinity for another cell."""
-    score = _SCORE(cell)
-    if score is None:
-        return np.inf
-    first, second = (0.5 if part == "½" else float(part) for part in score.groups()[:2])
-    return float(np.sign(first - second))
+def _margins(cells: Iterable[str]) -> Floats:
+    """Return the signs of scores such as 2:1 or 1:1 (4:3), and infinity for other cells."""
+    texts = [_SHOOTOUT.sub(r"\1:\3 (\2:\4)", cell.replace("½", ".5")) for cell in cells]
+    scores = [
+        [*map(float, re.findall(_NUMBER, text)), 0, 0][:4] if _SCORE(text) else [np.nan] * 4
+        for text in texts
+    ]
+    first, second, more, less = np.array(scores).T
+    # Numbers in parentheses are those at half time, unless some are higher than those before them.
+    shootout = (first == second) & (np.maximum(more, less) > np.maximum(first, second)).any()
+    margins = np.sign(np.where(shootout, more - less, first - second))
+    return np.where(np.isnan(margins), np.inf, margins)
 
 
-def _goals(sheet: Sheet) -> Iterator[Outcome]:
-    """Read the outcome from the goals or points of the two sides."""
+def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) -> Iterator[Outcome]:
+    """Read the outcome from the goals or points of the two sides, told apart by ``markers``."""
     sides = [
         side[:2]
-        for side in side_pairs(sheet, SIDES + _GOALS, sheet.columns)
+        for side in side_pairs(sheet, markers, sheet.columns)
         if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
     if sheet.named & {*_SCORES}:
         sides = [_SCORES] if {*_SCORES} <= sheet.named else []
+    before: Any = np.nan
     for ends in sides:
         cells = [*map(sheet.cells, ends)]
         if all(map(is_numeric, cells)):
+            for end in ends:
+                sheet.table.check_marks(sheet.table.frame[end])
             first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
             described = f"the higher of {ends[0]!r} and {ends[1]!r}"
             names = dict(zip(_SCORES, ends, strict=True))
-            yield Outcome(described, np.sign(first - second), ends, names)
+            # Penalties are blank where goals decide.
+            before = np.where(np.isnan(first - second), before, np.sign(first - second))
+            yield Outcome(described, before, ends, names)
 
 
 def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
@@ -433,10 +455,10 @@ def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
         if (tie or parts & CANCELED) and {*lower} <= TRUE | FALSE:
             yield column, np.where(np.isin(lower, [*TRUE]), 0.0 if tie else _VOID, np.nan)
         elif pair.decided and parts & BESIDE_LOSER and column not in pair[:2] and not numbers:
-            said = [min(_common(plain(cell), set()), abs(_margin(cell))) for cell in cells]
-            codes = np.where(np.isin(cells, ("-", "–", "?")), np.nan, said)
-            if (codes <= 0).any():
-                yield column, codes
+            texts = [*map(plain, cells)]
+            said = np.minimum([_common(cell, set()) for cell in texts], np.abs(_margins(texts)))
+            if (said <= 0).any():
+                yield column, said
 
 
 def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
@@ -450,7 +472,7 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     if outcome.counts is not None:
         rows, sides = np.nonzero(outcome.counts.T)
         count = outcome.counts[sides, rows]
-        read = replace(table, frame=table.frame.drop(columns=used)).take(rows)
+        read = table.without(used).take(rows)
         read = read.assign(count=count.astype(int)) if count.max() > 1 else read
         return _with_winners(read, pair, np.array([1.0, -1.0, 0.0])[sides])
     for column, marks in _marks(sheet, pair):
@@ -471,7 +493,7 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         if answers == Counter(zip(right, left, -codes[rows], strict=True)):
             notes.append("each answer is in two rows, one for each side, and counted once")
             rows = rows[left < right]
-    read = replace(table, frame=table.frame.drop(columns=used)).take(rows)
+    read = table.without(used).take(rows)
     return replace(_with_winners(read, pair, codes[rows]), notes=(*read.notes, *notes))
 
 

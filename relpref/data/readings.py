@@ -35,8 +35,9 @@ SIDES = _both(
     visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, weiss
     schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, bianco nero, visitor
     opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, affirmative
-    negative, proposition opposition, gov opp, premier deuxieme, erste zweite, erster
-    zweiter, primero segundo, for against
+    negative, proposition opposition, gov opp, government opposition, premier deuxieme,
+    erste zweite, erster zweiter, primero segundo, for against, white blue, thuis uit,
+    gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta
     """
 )
 # The same, where the first of them is the better one.
@@ -51,7 +52,7 @@ DECIDED = _both(
 # Words of a result of one side: it won, it lost.
 RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
 # Numbers and truths for the first, the second and a tie, where a cell is the one before them.
-CODED = _both("2 1 2 1.5, -1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
+CODED = _both("-1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
 # Words for a number of things, and for things that are compared.
 NUMBERS = terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title")
 ITEMS = terms(
@@ -80,13 +81,14 @@ OUTCOMES = terms(
     ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, gagnant,
     vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response,
     pick, picked, selected, selection, decision, judgment, judgement, score, wl, prefer,
-    preferido, besser, mejor, choix, wahl
+    preferido, besser, mejor, choix, wahl, labels, prefers, satze, endstand, placar, marcador,
+    punteggio, uitslag, wynik
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
 OF_SIDES = terms(
     "winner, choice, chosen, preferred, better, pick, picked, selected, vote, preference, prefer, "
-    "label, judgment, judgement, decision, selection, answer, response"
+    "label, labels, judgment, judgement, decision, selection, answer, response"
 )
 # Words in names of columns that name a side of each answer for another reason.
 DOUBTFUL = terms(
@@ -99,7 +101,8 @@ DOUBTFUL = terms(
 GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
-    golos, reti, punkte, puntos, final, full, ft, g, total
+    golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
+    penalties, shootout
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -128,8 +131,8 @@ UNSURE = terms(
 )
 VOID = terms(
     """
-    no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed, -,
-    ?, –, walkover, w/o, bye, skip, skipped, unknown
+    no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed,
+    walkover, w/o, bye, skip, skipped, unknown
     """
 )
 NO_ITEM = terms("-, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
@@ -146,6 +149,8 @@ PLACES = terms(
     rk
     """
 )
+# Names of columns that hold an order in each cell.
+ORDERS = terms("ranking, rankings, order, orders, ballot, preferences, reihenfolge, classement")
 LAST = terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2")
 OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1")
 RATERS = terms(
@@ -163,7 +168,8 @@ EVENTS = RATERS | terms(
     list, race, event, heat, run, contest, ballot, round, match, game, tournament, question,
     task, trial, session, set, group, subject, block, choice, date, day, year, season, week,
     track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf,
-    meet, course, epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey
+    meet, course, epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey,
+    wettfahrt, wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa
     """
 )
 SCORES = terms(

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from relpref.data.arrays import listed
-from relpref.data.columns import FORMS, form_of
+from relpref.data.columns import COLUMNS, FORMS, form_of
 from relpref.data.order_readings import (
     best_and_worst,
     long_orders,
     orders_by_item,
     orders_by_place,
+    orders_in_cells,
 )
 from relpref.data.pair_readings import (
-    candidates,
     label_pairs,
     named_outcomes,
     pairs,
@@ -41,6 +41,7 @@ from relpref.data.readings import (
     Reading,
     Sheet,
     is_numeric,
+    terms,
 )
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
@@ -52,6 +53,16 @@ _NO_ANSWERS = (
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
     "item and its place (list, item, place): say in columns= which columns are these"
 )
+# Ways to read a table, and the names of columns that each uses: a table is not read in a way that
+# would pass over one that the user gave.
+_FORMS: dict[Any, frozenset[str]] = {
+    long_orders: terms("list, item, place"),
+    orders_by_item: terms("list, item"),
+    pairs: terms("first, second, winner, loser, result, first_score, second_score"),
+    orders_by_place: terms("list"),
+}
+_SCORED = {long_orders: terms("list, item, score"), orders_by_item: terms("list, item")}
+_ROLES = frozenset(ASIDE).union(*_FORMS.values())
 _MOST_LOOKED_AT = 12  # columns
 # Cells of outcomes that are left as they are.
 _PLAIN = {"result": r"-?[01]|0\.5|½|1/2|True|False|", "place": r"\d*"}
@@ -99,34 +110,36 @@ def recognized(
 def ends_of(table: Table) -> set[Any]:
     """Return the columns that most likely hold the labels of the two sides of an answer."""
     sheet = Sheet(table)
-    pairs = label_pairs(sheet, candidates(sheet))
-    return {end for pair in pairs for end in (pair.first, pair.second)}
+    return {end for pair in label_pairs(sheet) for end in (pair.first, pair.second)}
 
 
 def _readings(sheet: Sheet) -> list[Reading]:
     """Return the ways in which a table can be read, without a description as it is."""
     if _is_ours(sheet):
         return [Reading("", lambda: sheet.table)]
-    forms = [long_orders, orders_by_item]
-    forms += [] if sheet.better else [pairs, orders_by_place]
-    return list(best_and_worst(sheet)) or [reading for form in forms for reading in form(sheet)]
+    forms = (_SCORED if sheet.better else _FORMS).items()
+    fitting = [form for form, names in forms if sheet.named & _ROLES <= names]
+    read = list(best_and_worst(sheet)) or [each for form in fitting for each in form(sheet)]
+    return read or [*orders_in_cells(sheet)]
 
 
 def _is_ours(sheet: Sheet) -> bool:
     """Tell whether a table has the columns of a form already, with the cells of that form."""
     *ends, outcome = form_of(sheet.columns).columns
-    if sheet.better or not {*ends, outcome} <= {*sheet.columns}:
+    if sheet.better or sheet.named & {*ASIDE} or not {*ends, outcome} <= {*sheet.columns}:
         return False
     cells = sheet.cells(outcome)
-    if outcome == "loser":
-        return not says_more(sheet)
     if outcome in _PLAIN:
         plain = re.compile(_PLAIN[outcome]).fullmatch
-        return outcome not in sheet.named and all(map(plain, {*cells}))
-    if outcome != "winner":
-        return True
-    rows = zip(*map(sheet.cells, ends), strict=True)
-    return all(map(contains, (("", *row) for row in rows), cells))
+        ours = outcome not in sheet.named and all(map(plain, {*cells}))
+    elif outcome == "winner":
+        rows = zip(*map(sheet.cells, ends), strict=True)
+        ours = all(map(contains, (("", *row) for row in rows), cells))
+    else:
+        ours = outcome != "loser" or not says_more(sheet)
+    # Scores may say something else, and winners called 1 and 2 may be labels or sides.
+    plainly = {*sheet.columns} <= {*COLUMNS, *ends} and not {*cells} <= {"", "1", "2"}
+    return ours and (plainly or outcome not in _FORMS[pairs] or len([*pairs(sheet)]) < 2)
 
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
@@ -160,7 +173,12 @@ def _way(sheet: Sheet, reading: Reading) -> str:
 
 def _remedy(sheet: Sheet) -> str:
     """Say why a table that looks like answers cannot be read, and what would make it so."""
-    table = sheet.table
+    table, roles = sheet.table, sheet.named & _ROLES
+    if roles and (without := _readings(replace(sheet, named=sheet.named - roles))):
+        return (
+            f": no form of answers has {listed(map(table.called, sorted(roles)))} as columns= "
+            f"says; leave it out there, and the table is read as {without[0].description}"
+        )
     if sheet.better:
         return (
             f": better={sheet.better!r} is for times or points of the items of events, and no "
@@ -175,8 +193,7 @@ def _remedy(sheet: Sheet) -> str:
         )
     if {"first", "second"} & {*sheet.columns}:
         return ""  # a missing column or a wrong cell, which is refused by its place
-    everything = candidates(sheet)
-    for pair in label_pairs(sheet, everything):
+    for pair in label_pairs(sheet):
         if pair.decided or pair.doubtful or {"winner", "loser"} & sheet.named:
             continue
         sides = f": {pair.first!r} and {pair.second!r} hold the two sides of each row"
@@ -192,7 +209,7 @@ def _remedy(sheet: Sheet) -> str:
                 option += f" if numbers above 0 are for {pair.first!r}, and else {turned}"
             return f"{sides}; if {column!r} says {what}: {option}"
         for column in exact:
-            ways = tried_outcomes(sheet, pair, everything, column, 2 - pair.doubtful)
+            ways = tried_outcomes(sheet, pair, column, 2 - pair.doubtful)
             row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
             return (
                 f"{table.cell(column)(row).removeprefix(table.name)}: {sheet.cells(column)[row]!r} "
@@ -233,7 +250,27 @@ def _remedy(sheet: Sheet) -> str:
         )
     if {*sheet.columns} & {name for form in FORMS for name in form.columns}:
         return ""
-    return _unnamed(sheet) or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    return _crossed(sheet) or _unnamed(sheet) or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+
+
+def _crossed(sheet: Sheet) -> str:
+    """Say how to unfold a table with a row and a column for each item."""
+    label, *others = sheet.columns
+    items = [name for name in others if name in sheet.cells(label)]
+    if len(items) < max(2, len({*sheet.cells(label)})):
+        return ""
+    name, cells = label or "Unnamed: 0", np.concatenate([*map(sheet.cells, items)])
+    of_items = "" if items == others else f"{items!r}, "
+    melt = f": {label!r} and other columns name the same items; table.melt({name!r}, {of_items}"
+    if is_numeric(cells):
+        return (
+            f"{melt}var_name='loser', value_name='count').rename(columns={{{name!r}: 'winner'}})"
+            ".query('count > 0') is for cells that count how often the row won"
+        )
+    return (
+        f"{melt}var_name='second', value_name='result').rename(columns={{{name!r}: 'first'}})"
+        ".dropna() is for cells that say who won"
+    )
 
 
 def _unnamed(sheet: Sheet) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
@@ -69,12 +69,18 @@ class Table:
 
     def take(self, rows: Integers) -> "Table":
         """Return some rows, in this order, which keep their places in messages."""
+        if np.array_equal(rows, np.arange(len(self.frame))):
+            return self
         return replace(
             self,
             frame=self.frame.iloc[rows],
             lines=None if self.lines is None else np.asarray(self.lines)[rows],
             rows=rows if self.rows is None else np.asarray(self.rows)[rows],
         )
+
+    def without(self, columns: Collection[Any]) -> "Table":
+        """Return the table without some columns."""
+        return replace(self, frame=self.frame.drop(columns=[*columns]))
 
     def rename(self, names: Mapping[Any, str]) -> "Table":
         """Return the table with other names of columns; messages keep those that were given."""
@@ -153,18 +159,34 @@ class Table:
         self.refuse(column, ~np.isin(values, (0, 1)), f" is neither true nor false; {remedy}")
         return values == 1
 
+    def check_marks(self, cells: Any, doubtful: Sequence[Callable[[str], Any]] = ()) -> None:
+        """Refuse numbers such as 1.250 in a column: the mark may be decimal or between thousands.
+
+        It may where other cells are whole numbers such as 980, or where ``doubtful`` matches.
+        """
+        distinct = {cell.strip() for cell in {*cells.tolist()} if isinstance(cell, str)}
+        marked = {cell for cell in distinct if "." in cell or "," in cell}
+        hundreds = any(cell.isdecimal() and int(cell) > 99 for cell in distinct)
+        if hundreds and all(map(_IN_DOUBT, marked)):
+            doubtful = (_IN_DOUBT,)
+        if wrong := {cell for cell in marked if any(fits(cell) for fits in doubtful)}:
+            mark = "," if "," in max(wrong) else "."
+            self.refuse(
+                cells.name,
+                np.array([str(cell).strip() in wrong for cell in cells.tolist()]),
+                ": the mark may be decimal or between thousands; write numbers without separators "
+                "of thousands, and with one decimal mark throughout the file, or read it with "
+                f"pandas.read_csv(file, sep=None, engine='python', thousands={mark!r}), or with "
+                f"decimal={mark!r} instead",
+            )
+
     def points(self, cells: Any) -> Any:
         """Return a column of numbers with decimal points; refuse those that have two readings."""
-        if not self.text or self.decimal == ".":
+        if not self.text:
             return cells
-        doubtful = (_DECIMAL_POINT,) if self.decimal else (_IN_DOUBT, _DECIMAL_COMMA)
-        self.refuse(
-            cells.name,
-            np.array([any(fits(cell) for fits in doubtful) for cell in cells.tolist()], dtype=bool),
-            ": the mark may be decimal or between thousands; write numbers without separators of "
-            "thousands, and with one decimal mark throughout the file",
-        )
-        if not self.decimal:
+        doubtful = {".": (), ",": (_DECIMAL_POINT,), "": (_IN_DOUBT, _DECIMAL_COMMA)}
+        self.check_marks(cells, doubtful[self.decimal])
+        if self.decimal != ",":
             return cells
         return cells.map(lambda cell: cell.replace(",", ".") if _DECIMAL_COMMA(cell) else cell)
 
@@ -476,7 +498,7 @@ def read_table(
         table = replace(table, frame=frame, lines=lines)
     unnamed = [name for name in table.frame.columns if str(name).startswith("Unnamed: ")]
     empty = [name for name in unnamed if table.blank(name).all()]
-    return replace(table, frame=table.frame.drop(columns=empty))
+    return table.without(empty)
 
 
 def read_pieces(

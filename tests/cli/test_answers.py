@@ -267,7 +267,7 @@ def test_answers_with_covariates(
 ) -> None:
     table = (
         "winner,loser,host,length_winner,length_loser\ntea,coffee,tea,9,2\ncoffee,water,,4,3\ncola,water,water,2,8\n"
-        "007,cola,007,5,5\nNA,007,NA,3,1\n"
+        "NA,cola,NA,5,5\n007,NA,007,3,1\n"
     )
     write_tables(place / "sides", comparisons=table)
     options = "--covariates home,length --columns home=host --model preference_gp"

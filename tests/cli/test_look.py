@@ -76,7 +76,7 @@ def test_items_and_relations(place: Path, ask: Any) -> None:
         ("a.csv", "one,two\nx,1\n", "one     ?        'x'", "are not recognized as answers"),
         ("a.csv", "winner,loser\n", "winner  ?", "the table has no rows"),
         ("a.json", "{", "", "not valid JSON"),
-        ("a.csv", "winner,loser\na,b\n,c\n", "winner  winner   'a', ''", "the label is empty"),
+        ("a.csv", "winner,loser\n,b\n,c\n", "winner  winner   ''", "the label is empty"),
     ],
 )
 def test_what_is_wrong_is_said_below_the_columns(

@@ -161,7 +161,11 @@ def test_excel(tmp_path: Path) -> None:
     assert data.to_tables()[1]["weight"].tolist() == [1.5, 2.0, 0.75]
     assert "answers: the sheet 'Votes' was read, and 'Notes' was not" in data.notes
     frame.assign(loser=["coffee", "water", None]).to_excel(file, index=False)
-    with pytest.raises(DataError, match=r"a\.xlsx, line 4, column 'loser': the label is missing"):
+    data = PreferenceData.from_tables(answers=file)
+    assert data.labels == ("tea", "coffee", "water") and data.num_answers == 2
+    assert "left out: 1 row without an item" in str(data.notes)
+    frame.assign(rater=["ann", "bob", None]).to_excel(file, index=False)
+    with pytest.raises(DataError, match=r"a\.xlsx, line 4, column 'rater': the rater is blank"):
         PreferenceData.from_tables(answers=file)
     pd.DataFrame().to_excel(file)
     with pytest.raises(DataError, match="the file is empty|no rows"):

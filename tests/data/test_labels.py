@@ -80,13 +80,14 @@ def test_blanks_around_labels_are_left_out(many: int) -> None:
 
 @pytest.mark.parametrize("empty", ["", " \t", "\u3164", "\u200b\ufeff", "\ufe0f", "\0", "\u2800 "])
 def test_labels_without_a_visible_character_are_refused(tmp_path: Path, empty: str) -> None:
-    for answers in ([("b", "a"), (empty, "a")], [("b", "a"), ("a", empty)]):
+    orders = {"list": [1, 1], "place": [1, 2]}
+    for items in (["a", empty], ["\u00a0", empty]):
         with pytest.raises(
-            DataError, match=r"row 1 \(index label 1\), column '.*': the label is empty"
+            DataError, match=r"\(index label \d\), column 'item': the label is empty"
         ):
-            PreferenceData.from_tables(answers=answers)
-    with pytest.raises(DataError, match="row 1 .* the label is empty"):
-        PreferenceData.from_tables(answers=[("b", "a"), (empty, "a"), ("\u00a0", "a"), (" ", "a")])
+            PreferenceData.from_tables(answers=pd.DataFrame({**orders, "item": items}))
+    with pytest.raises(DataError, match=r"row \d .* the label is empty"):
+        PreferenceData.from_tables(answers=[(empty, "a"), ("\u00a0", "a"), (" ", "a")])
     with pytest.raises(DataError, match="items, row 1: the label is empty"):
         PreferenceData.from_tables(["a", empty])
     with pytest.raises(DataError, match="row 1 .*, column 'target': the label is empty"):
@@ -96,8 +97,8 @@ def test_labels_without_a_visible_character_are_refused(tmp_path: Path, empty: s
         PreferenceData.from_tables(answers=raters)
     file = tmp_path / "answers.csv"
     quoted = empty.replace("\0", "\u200c")  # a zero byte is refused before
-    file.write_text(f'winner,loser\nb,a\n"{quoted}",a\n', encoding="utf-8")
-    with pytest.raises(DataError, match="line 3, column 'winner': the label is empty"):
+    file.write_text(f'winner,loser\n"{quoted}",a\n"{quoted}",b\n', encoding="utf-8")
+    with pytest.raises(DataError, match="line 2, column 'winner': the label is empty"):
         PreferenceData.from_tables(answers=file)
 
 

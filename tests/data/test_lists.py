@@ -373,14 +373,14 @@ def test_bad_files_are_named(text: str, said: str, tmp_path: Path) -> None:
         (
             ORDER,
             [(1, "a", 1), (1, "b", 2), (2, "a", 1), (2, "b", 2), (2, "a", 3)],
-            r"row 4 .*'a' is in 2 twice; drop",
+            r"row 4 .*'a' is twice in this list; drop",
         ),
         (
             ORDER,
             [(1, "a", 1), (1, "b", 2), (2, "c", 1)],
-            r"row 2 .*the list 2 orders nothing; give at least two",
+            r"row 2 .*this list orders nothing; give at least two",
         ),
-        (ORDER, [(1, "a", None), (1, "b", None)], "the list 1 orders nothing"),
+        (ORDER, [(1, "a", None), (1, "b", None)], "row 0 .*this list orders nothing"),
         (ORDER, [(1, "a", 1), (None, "b", 2)], "row 1 .*the cell is blank; say to which list"),
         (
             ORDER,
@@ -400,9 +400,13 @@ def test_bad_files_are_named(text: str, said: str, tmp_path: Path) -> None:
         (
             CHOICE,
             [(1, "a", 1), (2, "a", 1), (2, "b", 0)],
-            r"row 0 .*the question 1 has one alternative alone.*; add",
+            r"row 0 .*this question has one alternative alone.*; add",
         ),
-        (CHOICE, [(1, "a", 1), (1, "b", 0), (1, "b", 0)], r"row 2 .*'b' is in 1 twice; drop"),
+        (
+            CHOICE,
+            [(1, "a", 1), (1, "b", 0), (1, "b", 0)],
+            r"row 2 .*'b' is twice in this choice; drop",
+        ),
         (CHOICE, [(1, "a", 1), (1, "b", 1)], r"row 0 .*2 alternatives are chosen; mark exactly"),
         (CHOICE, [(1, "a", 0), (1, "b", 0)], r"row 0 .*0 alternatives are chosen; mark exactly"),
         (CHOICE, [(1, "a", 1), (1, "z", 0)], r"row 0 \(index label 0\), column 'item': 'z' is not"),
@@ -411,7 +415,7 @@ def test_bad_files_are_named(text: str, said: str, tmp_path: Path) -> None:
             [("a", "b", "a", "b", "c"), ("a", "a", "a", "b", "c")],
             r"row 1 .*'a' is the best and the worst; correct",
         ),
-        (SHOWN, [("a", "b", "a", "b", "b")], r"row 0 .*'b' is in 0 twice; drop one"),
+        (SHOWN, [("a", "b", "a", "b", "b")], r"row 0 .*'b' is twice in this list; drop one"),
         (
             SHOWN,
             [("a", "d", "a", "b", "c")],

@@ -84,7 +84,6 @@ REFUSED = {
     "standings": "Team,Played,Won,Lost\na,3,2,1\nb,3,1,2\nc,3,1,2",
     "two kinds of items": "race,horse,rider,finish\n1,a,j,1\n1,b,k,2\n2,b,j,1\n2,a,k,2",
     "links": "source,target,weight\na,b,1\nb,c,1",
-    "no opponent": "White,Black,Result\na,b,1-0\nb,c,0-1\nc,,1-0",
     "likert": "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
     "esports wins": "blueTeam,redTeam,blueWin\nG2,T1,True\nT1,GEN,False\nGEN,G2,True",
     "times of cities and years no better": """race,year,runner,time
@@ -211,9 +210,14 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
             ["x>y; z>y; z=x", "x>y; z>y"],
         ),
         (
-            "race,horse,position\n1,a,0\n1,b,1\n2,b,0\n2,a,1\n2,c,2",
-            "row 0 .*'position': 0 is no place.*; if 0 is the best",
-            ["a>b; b>a>c"],
+            "race,horse,position\n1,a,0\n1,b,1\n2,b,2\n2,a,1\n2,c,3",
+            "row 0 .*'position': 0 is no place.*; if 0 is the best, add 1",
+            [],
+        ),
+        (
+            "race,horse,position\n1,a,0\n1,b,1\n1,c,0\n2,b,0\n2,a,1\n2,c,2",
+            "row 0 .*'position': 0 is no place",
+            [],
         ),
         ("a,b,winner\nx,y,x\ny,z,?!\nz,x,z", "row 1 .*'winner': '\\?!' is neither a label", []),
         (
@@ -237,6 +241,46 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ("name,price\na,1\nb,2", "'name', 'price' are not recognized as answers", []),
         ("one,two\nx,1", "'one', 'two' are not recognized as answers", []),
         ("model_a,model_b,winner_model_a,winner_model_b\nx,y,0,0", "add 'winner_tie'", []),
+        (
+            "Winner,Loser,Score\na,b,2-1\nb,c,1-3\na,c,3-0",
+            "several ways: .*first preferred, by which 'b' wins in row 1 .*'Score', by which 'c'",
+            ["a>b; b>c; a>c", "a>b; c>b; a>c"],
+        ),
+        (
+            "WTeam,LTeam,WScore,LScore\na,b,2,1\nb,c,1,1\nc,d,0,1\nc,a,3,0",
+            "several ways: .*'b' wins in row 1 .*nobody wins in row 1",
+            ["a>b; b>c; c>d; c>a", "a>b; b=c; d>c; c>a"],
+        ),
+        (
+            "Winner/tie,Loser/tie,PtsW,PtsL\na,b,20,17\nb,c,17,17\nc,a,9,6",
+            "several ways: .*'b' wins in row 1 .*nobody wins in row 1",
+            ["a>b; b>c; c>a", "a>b; b=c; c>a"],
+        ),
+        (
+            "home,away,home_score,away_score,home_pen,away_pen\na,b,1,1,4,3\nb,c,2,0,,\nc,a,0,1,,",
+            "several ways: .*nobody wins in row 0 .*'a' wins in row 0",
+            ["a=b; b>c; a>c"],
+        ),
+        (
+            "first,second,score,winner\na,b,2-1,a\nb,c,1-3,b\na,c,3-0,a",
+            "several ways: .*'score', by which 'c' wins in row 1 .*'winner', by which 'b' wins",
+            ["a>b; c>b; a>c", "a>b; b>c; a>c"],
+        ),
+        (
+            "team1,team2,score1,score2,winner\na,b,2,1,a\nb,c,1,3,b\na,c,3,0,a",
+            "several ways: .*'winner', by which 'b' wins in row 1 .*'c' wins in row 1",
+            ["a>b; b>c; a>c", "a>b; c>b; a>c"],
+        ),
+        (
+            "first,second,winner\n1,2,1\n2,3,2\n3,1,1",
+            "several ways: .*'2' wins in row 1 .*'3' wins in row 1",
+            ["1>2; 2>3; 1>3", "1>2; 3>2; 3>1"],
+        ),
+        (
+            "model_a,model_b,winner\n1,2,1\n3,1,1",
+            "several ways: .*'1' wins in row 1 .*'3' wins in row 1",
+            ["1>2; 1>3", "1>2; 3>1"],
+        ),
         (
             "s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2",
             "a row each.*or orders, a column each",
@@ -473,3 +517,176 @@ def test_times_and_points_that_disagree_are_two_readings() -> None:
     calls = [ast.literal_eval(match[1]) for match in SPOKEN(str(caught.value))]
     answers = [read(table, better="low", columns=columns) for columns in calls]
     assert answers == [parsed("a>b"), parsed("b>a")]
+
+
+RESULTS = "raceId,driverId,constructorId,grid,position,positionOrder,points\n"
+RESULTS += "1,ann,m,2,1,1,10\n1,bob,m,1,2,2,8\n1,cy,f,3,\\N,3,0\n"
+RESULTS += "2,ann,m,1,2,2,8\n2,bob,f,3,3,3,6\n2,cy,f,2,1,1,10"
+MATCHES = "home,away,result,best_player\na,b,H,b\nb,c,A,b\nc,a,D,a"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "answers"),
+    [
+        (
+            RESULTS,
+            {"list": "raceId", "item": "driverId", "place": "grid"},
+            "bob>ann>cy; ann>cy>bob",
+        ),
+        (RESULTS, {"place": "grid"}, "bob>ann>cy; ann>cy>bob"),
+        (RESULTS, {"place": "positionOrder"}, "ann>bob>cy; cy>ann>bob"),
+        (MATCHES, {"winner": "best_player"}, "b>a; b>c; a>c"),
+        (
+            "team1,team2,goals1,goals2,winner\na,b,1,0,b\nb,a,2,1,a",
+            {"first_score": "goals1", "second_score": "goals2"},
+            "a>b; b>a",
+        ),
+        ("who,boat,R1,R2,R3\nx,a,1,2,1\ny,b,2,1,2\nz,c,3,3,3", {"item": "boat"}, "a>b>c*2; b>a>c"),
+    ],
+)
+def test_columns_that_are_named_are_used(text: str, columns: Any, answers: str) -> None:
+    assert read(frame(text, typed=True), columns=columns) == parsed(answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "said"),
+    [
+        (
+            RESULTS,
+            {"item": "constructorId"},
+            "'constructorId' .*orders by 'position' of 'driverId'",
+        ),
+        (MATCHES, {"item": "best_player"}, "'best_player' .*the outcome 'result'"),
+        (MATCHES, {"place": "best_player"}, "'best_player' .*the outcome 'result'"),
+        (MATCHES, {"loser": "away"}, "'away' .*the outcome 'result'"),
+    ],
+)
+def test_columns_that_no_form_has_are_not_passed_over(text: str, columns: Any, said: str) -> None:
+    table = frame(text, typed=True)
+    with pytest.raises(DataError, match=f"no form of answers has {said}"):
+        read(table, columns=columns)
+    assert read(table)
+
+
+MISSING_ITEMS = [
+    "home,away,result\na,b,H\nb,{},H\nc,a,D",
+    "model_a,model_b,winner\na,b,a\nb,{},b\n{},c,c\nc,a,tie",
+    "winner,loser,result\na,b,win\nb,{},win\nc,a,draw",
+    "first,second,result\na,b,1\n{},b,0\nc,a,0.5",
+]
+
+
+@pytest.mark.parametrize("typed", [False, True], ids=["text", "typed"])
+@pytest.mark.parametrize("text", MISSING_ITEMS)
+@pytest.mark.parametrize("word", ["", "nan", "NaN", "<NA>", "null", "\\N"])
+def test_pairs_without_an_item_are_left_out(text: str, word: str, typed: bool) -> None:
+    table = frame(text.format(word, word), typed=typed)
+    data = PreferenceData.from_tables(answers=table)
+    assert sorted(data.labels) == ["a", "b", "c"] and read(table) == parsed("a>b; c=a")
+    (note,) = (note for note in data.notes if "without an item" in note)
+    assert note.startswith(f"answers: left out: {text.count('{')} row")
+
+
+@pytest.mark.parametrize("word", ["NA", "None"])
+def test_words_on_both_sides_are_items(word: str) -> None:
+    once, twice = (frame(text.format(word, word), typed=False) for text in MISSING_ITEMS[:2])
+    assert read(once) == parsed("a>b; c=a")
+    data = PreferenceData.from_tables(answers=twice)
+    assert sorted(data.labels) == sorted(["a", "b", "c", word])
+    known = PreferenceData.from_tables(["a", "b", "c", word], once)
+    assert known.num_answers == 3
+
+
+def test_an_answer_with_no_item_at_all_is_refused() -> None:
+    with pytest.raises(DataError, match="the label is missing"):
+        read(frame("home,away,result\na,,H\nb,,A", typed=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "better", "said"),
+    [
+        ("event,athlete,points\n1,Ann,1.250\n1,Bo,980\n2,Bo,1.100\n2,Ann,870", "high", "."),
+        ('event,athlete,points\n1,Ann,"1,250"\n1,Bo,980\n2,Bo,"1,100"\n2,Ann,870', "high", ","),
+        ("home,away,home_points,away_points\na,b,1.250,980\nb,c,870,1.100\nc,a,500,600", "", "."),
+        ("winner,loser,weight\na,b,1.250\nb,c,980", "", "."),
+        ("person,tea,coffee,milk\np,1.250,980,1.300\nq,1.150,1.200,990", "high", "."),
+    ],
+)
+def test_thousands_beside_plain_numbers_are_refused(
+    tmp_path: Path, text: str, better: str, said: str
+) -> None:
+    file = tmp_path / "a.csv"
+    options: dict[str, Any] = {"better": better} if better else {}
+    file.write_text(text)
+    with pytest.raises(DataError, match="may be decimal or between thousands") as caught:
+        PreferenceData.from_tables(answers=file, **options)
+    call = str(caught.value).partition("read it with ")[2].partition("), or with ")[0] + ")"
+    thousands = eval(call, {"pandas": pd, "file": file})
+    decimals = eval(call.replace("thousands", "decimal"), {"pandas": pd, "file": file})
+    assert f"={said!r})" in call and read(thousands, **options) and read(decimals, **options)
+    assert thousands.max(numeric_only=True).max() > 1000 > decimals.max(numeric_only=True).max()
+
+
+@pytest.mark.parametrize("cells", ["9.580 120.5", "1.250 98", "0.125 980", "1.5 1000"])
+def test_decimals_beside_whole_numbers_are_read(cells: str) -> None:
+    first, second = cells.split()
+    text = f"heat,swimmer,time\n1,a,{first}\n1,b,{second}\n2,b,{first}\n2,a,{second}"
+    assert read(frame(text, typed=False), better="low") == parsed("a>b; b>a")
+
+
+def test_zeros_are_the_best_only_where_each_event_has_them() -> None:
+    from_zero = frame("race,horse,position\n1,a,0\n1,b,1\n2,b,0\n2,a,1\n2,c,2", typed=True)
+    assert read(from_zero) == parsed("a>b; b>a>c")
+    notes = PreferenceData.from_tables(answers=from_zero).notes
+    assert any("each list has the place 0 once, which was read as the best" in n for n in notes)
+    faults = frame("event,horse,score\n1,a,0\n1,b,4\n1,c,0\n2,a,8\n2,b,0", typed=True)
+    assert read(faults, better="low") == parsed("a=c>b; b>a")
+    for text, place in (
+        ("event,horse,score\n1,a,4\n1,b,8\n2,b,0\n2,a,12", "row 2 .*: 0 is below all others"),
+        ("race,Thunder,Bolt,Storm\nx,1,2,0\ny,2,1,3", "row 0 .*: 0 is below all others"),
+    ):
+        with pytest.raises(DataError, match=place):
+            read(frame(text, typed=True), better="low")
+    par = frame("event,golfer,score\n1,a,0\n1,b,-4\n2,b,3\n2,a,1", typed=True)
+    assert read(par, better="low") == parsed("b>a; a>b")
+
+
+def test_rows_that_are_left_out_share_labels_too() -> None:
+    for text in (
+        "home,away,result,was_cancelled\na,b,H,no\nb,c,A,yes\na,d,A,no",
+        "team,opponent,result\na,b,W\nb,a,L\na,c,D\nc,a,D",
+    ):
+        notes = PreferenceData.from_tables(answers=frame(text, typed=True)).notes
+        assert not any("share no label" in note for note in notes)
+
+
+def test_an_item_that_is_twice_in_an_order_is_named_by_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("voter,1st,2nd,3rd\nv7,a,b,c\nv8,b,a,b\nv9,c,a,b\n")
+    with pytest.raises(DataError, match=r"a\.csv, line 3: 'b' is twice in this list; drop one"):
+        PreferenceData.from_tables(answers=file)
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ("team,a,b,c\na,,3,1\nb,2,,0\nc,0,1,", "a>b*3; b>a*2; a>c; c>b"),
+        (",a,b,c\na,0,3,1\nb,2,0,0\nc,0,1,0", "a>b*3; b>a*2; a>c; c>b"),
+        ("team,a,b,c,sum\na,,3,1,4\nb,2,,0,2\nc,0,1,,1", "a>b*3; b>a*2; a>c; c>b"),
+        ("Heim,a,b,c\na,,3:1,1:1\nb,2:0,,4:0\nc,0:3,1:0,", "a>b; a=c; b>a; b>c; a>c; c>b"),
+    ],
+)
+def test_how_to_unfold_a_table_of_items_by_items_is_said(
+    tmp_path: Path, text: str, answers: str
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(text)
+    with pytest.raises(DataError, match="and other columns name the same items") as caught:
+        PreferenceData.from_tables(answers=file)
+    call = re.search(r"table\.melt.*(?= is for cells)", str(caught.value))
+    assert call and read(eval(call[0], {"table": pd.read_csv(file)})) == parsed(answers)
+
+
+def test_texts_with_commas_are_no_orders() -> None:
+    with pytest.raises(DataError, match="are not recognized as answers"):
+        read(frame('name,order\nx,"first, we eat"\ny,"then, we go"', typed=True))

@@ -132,7 +132,7 @@ def test_unusable_items_are_refused(items: Any, message: Any) -> None:
         (pd.DataFrame({"winner": [], "loser": []}), "no rows"),
         ([("a", "b", 1)], r"\[0\] is .*each pair is two labels"),
         (answers("ab", "cc"), r"row 1 \(index label 1\): 'c' is compared with itself"),
-        (answers("ab", ("a", None)), "row 1 .*column 'loser': the label is missing"),
+        (answers(("a", None)), "row 0 .*column 'loser': the label is missing"),
         (answers("ab", "ab", count=[1, 2.5]), (r"row 1 .*column 'count': 2\.5 is not a positive "
                                               r"whole number")),
         (answers("ab", count=[0]), "0 is not a positive whole number"),
