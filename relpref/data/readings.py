@@ -210,9 +210,9 @@ DEGREES = terms(
     """
 )
 CHOSEN = terms("chosen, choice, choose, selected, picked, choosen, purchased")
-BEST = terms("best, most, beste, bester, bestes, meilleur, meilleure, mejor, migliore, melhor")
+BEST = terms("best, b, most, beste, bester, bestes, meilleur, meilleure, mejor, migliore, melhor")
 WORST = terms(
-    "worst, least, schlechteste, schlechtester, schlechtestes, pire, peor, peggiore, pior"
+    "worst, w, least, schlechteste, schlechtester, schlechtestes, pire, peor, peggiore, pior"
 )
 # Places by the words for them, and the words beside a place in the name of a column.
 RANKS = {
