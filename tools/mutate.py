@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant("likelihoods", "log_ndtr_curvature(z) * scale**2", "log_ndtr_curvature(z) * scale"),
     Mutant(
         "likelihoods",
-        "lower = xp.where(grade == 0, -end, start) - sign * mean",
-        "lower = xp.where(grade == 0, -end, start) + sign * mean",
+        "lower = xp.where(grade == 0, -end, start) - sign * z",
+        "lower = xp.where(grade == 0, -end, start) + sign * z",
     ),
     Mutant(
         "likelihoods",
@@ -50,9 +50,9 @@ MUTANTS = (
         "scale: ndtr(mean / (scale * scale + variance) ** 0.5)",
         "scale: ndtr(mean / (scale * scale) ** 0.5)",
     ),
-    Mutant("kernels", "jnp.exp(-strength * (u - 1))", "jnp.exp(-strength * u)"),
+    Mutant("kernels", "sums / (below + 1)", "sums / (below + 2)"),
     Mutant("kernels", "(blocks - 1 - 2 * positions)", "(blocks - 2 * positions)"),
-    Mutant("kernels", "jnp.sum(2 * jnp.square(matrix)) / 3", "jnp.sum(jnp.square(matrix)) / 3"),
+    Mutant("kernels", "xp.sum(2 * xp.square(matrix)) / 3", "xp.sum(xp.square(matrix)) / 3"),
     Mutant(
         "kernels",
         "(left.kernel @ flow, -(right.kernel @ flow))",

@@ -172,7 +172,7 @@ def _with_both_items(table: Table, ends: tuple[str, ...]) -> Table:
 
     A word is known as a label of an item, or because it is on both sides.
     """
-    cells = [table.frame[end].map(trimmed) for end in ends]
+    cells = [pd.Series([*map(trimmed, table.frame[end])], dtype=object) for end in ends]
     labels = {word for word in _LABELS if all(column.isin([word]).any() for column in cells)}
     words = [word for word in _NO_ITEM - labels if word not in table.known]
     missing = np.any([column.isna() | column.isin(words) for column in cells], axis=0)

@@ -77,6 +77,7 @@ def test_draws_are_those_of_evidence_times_prior(drawn: Any, on_a_grid: Any) -> 
         assert abs(np.log(draws.std() / sd)) <= 0.5
 
 
+@pytest.mark.slow
 def test_the_mixture_is_the_average_over_the_grid(drawn: Any, on_a_grid: Any) -> None:
     sd = on_a_grid.sd()
     assert np.max(np.abs(drawn.mean() - on_a_grid.mean()) / sd) <= 0.2
