@@ -726,10 +726,17 @@ class SoftComparison(Comparison):
         spread: Any = 0.0,
     ) -> Pulls:
         """Derivatives, see `Comparison.pull`, of log Ẑ less ``spread`` times its curvature."""
-        _, gradient, curvature = self.tilted(value, mean, variance)
-        scale = self.scale * (gradient**2 - curvature + 2 * spread * curvature**2)
-        slopes = {"shift": weight * gradient, "scale": weight * scale}
-        return {(n,): summed_to(each, np.shape(getattr(self, n))) for n, each in slopes.items()}
+        pulls = super().pull(value, mean, variance, weight, power)
+        curvature = self.tilted(value, mean, variance).curvature
+        # The mean is that of the posterior and its variance is ``spread``, where p is not raised
+        # to a power.
+        spread = 2 * self.scale * weight * spread * curvature**2
+        scale = pulls[("scale",)] + summed_to(spread, np.shape(self.scale))
+        return {**pulls, ("scale",): scale}
+
+    def slopes(self, value: Array, gap: Array) -> dict[str, Array]:
+        _, gradient, curvature = self.point(value, gap)
+        return {"shift": gradient, "scale": self.scale * (gradient**2 - curvature)}
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of the product of two Gaussians; of the density of p."""

@@ -49,11 +49,14 @@ def likelihoods() -> dict[str, tuple[Any, Any]]:
     single = cases["ties"][0]
     number = np.array([-1, -1, 0, 0, -1, -1, -1])
     listed = ListComparison(single, number, CHOICES, 1 - CHOICES, ListSizes(1, 2, 3, False))
+    reports = SoftComparison(gap, scale=SCALE, shift=SHIFT), np.linspace(0.05, 0.9, SIZE)
+    weights = np.linspace(0.3, 3.0, SIZE)
     return cases | {
         "a threshold for each answer": (GradedComparison(gap, each), np.clip(GRADES, -1, 1)),
         "one scale": (LogisticComparison(gap, scale=np.array(1.2)), CHOICES),
-        "reports": (SoftComparison(gap, scale=SCALE, shift=SHIFT), np.linspace(0.05, 0.9, SIZE)),
-        "weights": (WeightedComparison(single, np.linspace(0.3, 3.0, SIZE)), cases["ties"][1]),
+        "reports": reports,
+        "weights": (WeightedComparison(single, weights), cases["ties"][1]),
+        "weighted reports": (WeightedComparison(reports[0], weights), reports[1]),
         "lists": (listed, np.where(number < 0, cases["ties"][1], 1)),
     }
 
@@ -81,8 +84,7 @@ def differences(likelihood: Any, leaf: str, total: Any) -> Any:
 
 
 CASES = list(likelihoods())
-# Reports are Gaussian, and rows of lists are not repeated.
-POWERS = {name: [1.0] * SIZE for name in ("reports", "lists")}
+POWERS = {"lists": [1.0] * SIZE}  # they are not repeated
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -126,7 +128,7 @@ def test_points() -> None:
     """Far out, the derivatives of log p in each leaf."""
     with jax.enable_x64(True):
         for name, (likelihood, value) in likelihoods().items():
-            if not isinstance(likelihood, Comparison) or name == "reports":
+            if not isinstance(likelihood, Comparison):
                 continue
             single, gap = jax.tree.map(np.asarray, likelihood), 3 * MEAN
             for leaf, slope in single.slopes(value, gap).items():
