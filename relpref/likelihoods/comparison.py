@@ -190,6 +190,8 @@ class Comparison(TreeDistribution):
             return TiltedMoments(
                 *(jnp.where(n == 1, *both) for both in zip(once, moments, strict=True))
             )
+        if not np.any(variance):
+            return TiltedMoments(*(n * part for part in self.point(value, mean)))
         moments = TiltedMoments(*np.empty((3, *mean.shape)))
         for single in (True, False):
             index = np.nonzero((n == 1) == single)
@@ -396,6 +398,7 @@ class GradedComparison(Comparison):
     """
 
     leaves = (*Comparison.leaves, "thresholds")
+    _held: tuple[Any, Any] = (None, None)  # a value and its intervals
     draw = staticmethod(jax.random.normal)  # noise
     log_density = staticmethod(lambda x: -0.5 * x * x - 0.5 * float(np.log(2 * np.pi)))
     # Probability that the gap, of a mean and a variance, is positive when it is seen with noise of
@@ -519,8 +522,16 @@ class GradedComparison(Comparison):
             number == grade
         ) * at_lower
 
+    def answers(self, value: Array) -> tuple[Answer, Answer | None]:
+        seen = copy(self)  # at many points, for which the intervals are found once
+        seen._held = value, self._interval(value, namespace(value, self.gap))
+        return super(GradedComparison, seen).answers(value)
+
     def _interval(self, value: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
         """Grades, signs, and the standardized ends of the grades' intervals."""
+        of, interval = self._held
+        if of is value and interval is not None:
+            return interval
         value = xp.clip(value, -self.strengths, self.strengths)
         grade, sign = xp.abs(value), xp.where(value < 0, -1.0, 1.0)
         start = self.threshold(xp.maximum(grade - 1, 0)) / self.scale

@@ -207,8 +207,9 @@ def _climbed(
 ) -> Array:
     """A distance between 0 and ``farthest`` where the slope is 0, by Newton's method.
 
-    Where a step leaves the bracket, it is halved; where ``near``, the first mode is sought, and
-    the distance is ``farthest`` if there is none before the slope rises.
+    Where a step leaves the bracket, or leads to an end that was tried, the bracket is halved; where
+    ``near``, the first mode is sought, and the distance is ``farthest`` if there is none before the
+    slope rises.
     """
     xp = namespace(start, farthest)
 
@@ -219,8 +220,10 @@ def _climbed(
         high = xp.where(slope > 0, high, xp.minimum(high, t))
         newton = t + slope / bend
         inside = (bend > 0) & (newton >= low) & (newton <= high)
-        left = ~(inside & (xp.abs(slope) < _NEAR * xp.sqrt(xp.abs(bend))))
-        least = xp.sqrt(xp.maximum(low, 1e-12 * high) * high)
+        width = _NEAR / xp.sqrt(xp.abs(bend))
+        left = ~((inside & (xp.abs(slope * width) < _NEAR**2)) | (high - low < width))
+        least = xp.sqrt(xp.maximum(low, 1e-4 * high) * high)
+        inside &= (newton - low > 1e-9 * high) & (newton < high)
         halved = xp.where(near, high, xp.where(low < 0.1 * high, least, 0.5 * (low + high)))
         moved = xp.where(inside & ((at % 3 < 2) | near), newton, halved)
         return at + 1, xp.where(left, moved, t), low, high, left
@@ -228,7 +231,8 @@ def _climbed(
     def more(carry: tuple[Array, ...]) -> Array:
         return xp.any(carry[4]) & (carry[0] < _CLIMBED)
 
-    first = (xp.asarray(0), start, xp.zeros_like(start), farthest, xp.ones(start.shape, bool))
+    above = (1 + 1e-9) * farthest  # which was not tried
+    first = (xp.asarray(0), start, xp.zeros_like(start), above, xp.ones(start.shape, bool))
     return while_loop(more, step, first)[1]
 
 
