@@ -37,6 +37,9 @@ from relpref.data.readings import (
 from relpref.data.tables import Table
 
 _MOST_EVENTS = 6  # columns that may name an event together
+_MARKS = {
+    word: mark for mark, said in (("1", BEST), ("-1", WORST)) for word in said if len(word) > 1
+}
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 
 
@@ -66,7 +69,7 @@ class Placing(NamedTuple):
 def long_orders(sheet: Sheet) -> Iterator[Reading]:
     """Read orders, choices or the best and the worst, with a row for each item of each event."""
     readings: dict[Any, Reading] = {}
-    for placing in _placings(sheet):
+    for placing in sorted(_placings(sheet), key=lambda placing: -len(placing.marks)):
         for key, item in _events_and_items(sheet, placing):
             groups = _groups(sheet, key)
             rank = pd.Series([*map(seconds, placing.places)]).groupby(groups).rank("dense")
@@ -79,6 +82,8 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
                 {"item": item} if len(key) > 1 else columns if placing.name else {},
             )
             readings.setdefault(same, reading)
+        if readings and len(placing.marks) > 1:  # places may be those on a screen
+            break
     yield from readings.values()
 
 
@@ -86,7 +91,8 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
     """Yield the columns of places, of marks of what was chosen, or of times and points."""
     for column in sheet.columns:
         cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
-        parts, lower = {*sheet.words(column)}, np.array([cell.lower() for cell in cells])
+        parts = {*sheet.words(column)}
+        lower = np.array([_MARKS.get(cell.lower(), cell.lower()) for cell in cells])
         role = "score" if sheet.better else "place"
         if role in sheet.named and column != role:
             continue
@@ -150,7 +156,7 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
         other = "item" in sheet.named and column != "item"
         if len(pairs) < len(cells) or "" in cells or not again or other:
             continue
-        noun, numeric = sheet.noun(column), is_numeric(cells)
+        noun, numeric = sheet.noun(column), are_numbers(cells)
         item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
         if column == "item" or not numeric or item or not noun:
             rank = 0 if column == "item" else numeric + (1 if item else 3)

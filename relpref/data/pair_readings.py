@@ -91,7 +91,7 @@ class Pair(NamedTuple):
     def rank(self) -> int:
         """Lower for columns that are more likely to hold the labels."""
         numbers = self.rest & NUMBERS - {"name", "title"} or self.numeric
-        return 2 if numbers else 0 if not self.rest or self.rest & ITEMS | {"name"} else 1
+        return 2 if numbers else 0 if not self.rest or self.rest & ITEMS else 1
 
 
 class Outcome(NamedTuple):
@@ -449,7 +449,7 @@ def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
 def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
     """Yield columns that mark ties or void answers beside an outcome, and the codes of these."""
     for column in sheet.columns:
-        parts, cells = {*sheet.words(column)} - {"is", "was"}, sheet.cells(column)
+        parts, cells = {*sheet.words(column)} - {"is", "was", "both"}, sheet.cells(column)
         tie, lower = " ".join(parts) in TIE_NAMES, [cell.lower() for cell in cells]
         numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
         if (tie or parts & CANCELED) and {*lower} <= TRUE | FALSE:

@@ -29,7 +29,7 @@ def _both(text: str) -> tuple[tuple[str, ...], ...]:
 SIDES = _both(
     """
     first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite,
-    izquierda derecha, home away, home vis, home visitor, home guest, home road, host guest,
+    izquierda derecha, home away, h v, home vis, home visitor, home guest, home road, host guest,
     host visitor, h a, h g, heim gast, heim auswarts, local visitante, mandante visitante,
     casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, domicile
     visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, weiss
@@ -37,16 +37,17 @@ SIDES = _both(
     opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, affirmative
     negative, proposition opposition, gov opp, government opposition, premier deuxieme,
     erste zweite, erster zweiter, primero segundo, for against, white blue, thuis uit,
-    gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta
+    gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta,
+    radiant dire
     """
 )
 # The same, where the first of them is the better one.
 DECIDED = _both(
     """
-    winner loser, w l, winning losing, won lost, better worse, chosen rejected, preferred
-    rejected, accepted rejected, preferred dispreferred, selected rejected, sieger verlierer,
-    gewinner verlierer, gagnant perdant, vainqueur perdant, vainqueur vaincu, ganador perdedor,
-    vencedor perdedor, vincitore perdente
+    winner loser, w l, winning losing, won lost, better worse, chosen rejected, preferred rejected,
+    preferred other, chosen other, accepted rejected, preferred dispreferred, selected rejected,
+    sieger verlierer, gewinner verlierer, gagnant perdant, vainqueur perdant, vainqueur vaincu,
+    ganador perdedor, vencedor perdedor, vincitore perdente
     """
 )
 # Words of a result of one side: it won, it lost.
@@ -58,11 +59,11 @@ NUMBERS = terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name
 ITEMS = terms(
     """
     item, driver, horse, player, athlete, runner, candidate, option, rider, alternative, team,
-    product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, fighter,
-    boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, character,
-    sample, statement, image, photo, picture, object, school, beer, cheese, side, corner,
-    contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, spieler, equipe,
-    joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, cheval
+    product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, fighter, boxer,
+    club, pokemon, song, movie, film, generator, system, agent, bot, deck, character, sample,
+    statement, image, photo, picture, object, school, beer, cheese, side, corner, contestant,
+    participant, swimmer, skier, golfer, label, mannschaft, verein, spieler, equipe, joueur, equipo,
+    jugador, squadra, athlet, sportler, sailor, helm, pilot, laufer, coureur, fahrer, pferd, cheval
     """
 )
 # Words in names of columns that hold numbers or texts of the two sides, but not their labels.
@@ -109,13 +110,13 @@ COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chos
 # Names of columns that mark ties by true, and other words for a tie in cells.
 TIE_NAMES = terms(
     """
-    tie, ties, tied, draw, draws, drawn, unentschieden, remis, gleichstand, nul, nulle, egalite,
-    empate, pareggio
+    tie, ties, tied, draw, draws, drawn, equal, unentschieden, remis, gleichstand, nul, nulle,
+    egalite, empate, pareggio
     """
 )
 TIES = TIE_NAMES | terms(
     """
-    tievote, d, x, equal, even, same, no preference, no difference, neutral, gleich, egal, match
+    tievote, d, x, even, same, no preference, no difference, neutral, gleich, egal, match
     nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral
     """
 )
@@ -151,16 +152,21 @@ PLACES = terms(
 )
 # Names of columns that hold an order in each cell.
 ORDERS = terms("ranking, rankings, order, orders, ballot, preferences, reihenfolge, classement")
-LAST = terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2")
-OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1")
+LAST = terms(
+    r"""
+    dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2, pu, f, ur, bd, ro,
+    su, fell, pulled up, unseated rider
+    """
+)
+OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1, dnc")
 RATERS = terms(
     """
     judge, voter, annotator, rater, raters, evaluator, assessor, panelist, panellist, taster,
-    labeler, labeller, reviewer, juror, respondent, resp, participant, worker, user, person,
-    tester, subject, session, grader, scorer, expert, critic, coder, customer, client,
-    verkoster, prufer, richter, gutachter, bewerter, teilnehmer, nutzer, befragter, proband,
-    wahler, juge, degustateur, evaluateur, utilisateur, repondant, votant, juez, jurado,
-    catador, evaluador, participante, usuario, encuestado, votante, giudice, assaggiatore
+    individual, labeler, labeller, reviewer, juror, respondent, resp, participant, worker, user,
+    person, tester, subject, session, grader, scorer, expert, critic, coder, customer, client,
+    verkoster, prufer, richter, gutachter, bewerter, teilnehmer, nutzer, befragter, proband, wahler,
+    juge, degustateur, evaluateur, utilisateur, repondant, votant, juez, jurado, catador, evaluador,
+    participante, usuario, encuestado, votante, giudice, assaggiatore
     """
 )
 EVENTS = RATERS | terms(
@@ -197,7 +203,7 @@ BESIDE = (
     | NUMBERS
     | terms(
         """
-    final, match, game, human, overall, full, ft, who, which, is, was, type, the, vote, wins,
+    final, match, game, human, overall, full, time, ft, who, which, is, was, type, the, vote, wins,
     win, won, prefer, preferred, p, for, better, preference
     """
     )
