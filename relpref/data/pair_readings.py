@@ -37,6 +37,7 @@ from relpref.data.readings import (
     TRUE,
     UNSURE,
     VOID,
+    WON,
     Reading,
     Sheet,
     is_numeric,
@@ -418,6 +419,17 @@ def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) ->
             # Penalties are blank where goals decide.
             before = np.where(np.isnan(first - second), before, np.sign(first - second))
             yield Outcome(described, before, ends, names)
+            continue
+        codes = np.array([_apart(*map(plain, row)) for row in zip(*cells, strict=True)])
+        if _fits(codes):
+            yield Outcome(f"the winner by {ends[0]!r} and {ends[1]!r}", codes, ends, {})
+
+
+def _apart(first: str, second: str) -> float:
+    """Return the code of results of both sides: win and resigned, or the same if neither won."""
+    if first == second not in WON:
+        return min(_common(first, set()), 0.0)
+    return (first in WON) - (second in WON) or np.inf
 
 
 def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:

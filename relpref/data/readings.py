@@ -52,6 +52,8 @@ DECIDED = _both(
 )
 # Words of a result of one side: it won, it lost.
 RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
+# Words of a side that won.
+WON = terms("win, won, w, winner, sieg")
 # Numbers and truths for the first, the second and a tie, where a cell is the one before them.
 CODED = _both("-1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
 # Words for a number of things, and for things that are compared.
@@ -103,7 +105,7 @@ GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
     golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
-    penalties, shootout
+    penalties, shootout, result
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -239,7 +241,7 @@ NOT_ITEMS = NUMBERS - {"name"} | terms(
     unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n,
     alter, summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour,
     jahr, monat, tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura,
-    temp, humidity, latitude, longitude, lat, lon, altitude, elevation
+    temp, humidity, progress, finished, latitude, longitude, lat, lon, altitude, elevation
     """
 )
 # Words for the side that may have an advantage, by how an answer says so.
