@@ -410,7 +410,7 @@ def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) ->
     before: Any = np.nan
     for ends in sides:
         cells = [*map(sheet.cells, ends)]
-        if all(map(is_numeric, cells)):
+        if all(map(is_numeric, cells)) and "result" not in sheet.words(ends[0]):
             for end in ends:
                 sheet.table.check_marks(sheet.table.frame[end])
             first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
@@ -420,7 +420,7 @@ def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) ->
             before = np.where(np.isnan(first - second), before, np.sign(first - second))
             yield Outcome(described, before, ends, names)
             continue
-        codes = np.array([_apart(*map(plain, row)) for row in zip(*cells, strict=True)])
+        codes = np.array([*map(_apart, *cells)])
         if _fits(codes):
             yield Outcome(f"the winner by {ends[0]!r} and {ends[1]!r}", codes, ends, {})
 

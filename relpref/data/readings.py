@@ -52,8 +52,8 @@ DECIDED = _both(
 )
 # Words of a result of one side: it won, it lost.
 RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
-# Words of a side that won.
-WON = terms("win, won, w, winner, sieg")
+# Cells of a side that won; 1 is the place, or one win.
+WON = terms("win, won, w, winner, sieg, 1, Win, Won, W, Winner, Sieg, WIN, WON")
 # Numbers and truths for the first, the second and a tie, where a cell is the one before them.
 CODED = _both("-1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
 # Words for a number of things, and for things that are compared.
@@ -80,12 +80,12 @@ NOT_LABELS = terms(
 )
 OUTCOMES = terms(
     """
-    winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr,
-    ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, gagnant,
-    vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response,
-    pick, picked, selected, selection, decision, judgment, judgement, score, wl, prefer,
-    preferido, besser, mejor, choix, wahl, labels, prefers, satze, endstand, placar, marcador,
-    punteggio, uitslag, wynik
+    winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr, ft,
+    res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, gagnant, vainqueur,
+    vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response, pick, picked,
+    selected, selection, decision, judgment, judgement, score, wl, prefer, preferido, preferida,
+    preferita, preferito, prefere, besser, mejor, choix, wahl, labels, prefers, press, keypress,
+    eleccion, scelta, satze, endstand, placar, marcador, punteggio, uitslag, wynik
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
@@ -118,15 +118,21 @@ TIE_NAMES = terms(
 )
 TIES = TIE_NAMES | terms(
     """
-    tievote, d, x, even, same, no preference, no difference, neutral, gleich, egal, match
-    nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral
+    tievote, d, x, even, same, no preference, no difference, neutral, gleich, gleich gut, beide,
+    beide gleich, beide gleich gut, kein unterschied, egal, pareil, les deux, ambos, sin diferencia,
+    entrambi, match nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral
     """
 )
 # Names of columns whose words for a tie count beside winner and loser.
 BESIDE_LOSER = terms(
     "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict"
 )
-BOTH_BAD = terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad")
+BOTH_BAD = terms(
+    """
+    tie bothbad, both bad, bothbad, both are bad, neither, tie both bad, aucun, aucune, keine,
+    keiner, keines, keins, ninguno, ninguna, nessuno, nessuna
+    """
+)
 # Answers that do not say whether neither side was preferred or nobody answered.
 UNSURE = terms(
     "unsure, not sure, i am not sure, undecided, uncertain, don t know, i don t know, dont know, "
@@ -149,7 +155,7 @@ PLACES = terms(
     place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking,
     classement, puesto, posicion, posizione, finishing position, finish position, final
     position, final rank, race position, finish pos, finishing place, final place, rank order,
-    rk
+    rk, plc, pl, placing, fin pos, placed, plats, plass, plads, sija, plaats, miejsce
     """
 )
 # Names of columns that hold an order in each cell.
