@@ -52,8 +52,8 @@ DECIDED = _both(
 )
 # Words of a result of one side: it won, it lost.
 RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
-# Cells of a side that won; 1 is the place, or one win.
-WON = terms("win, won, w, winner, sieg, 1, Win, Won, W, Winner, Sieg, WIN, WON")
+# Cells of a side that won.
+WON = terms("win, won, w, winner, sieg, Win, Won, W, Winner, Sieg, WIN, WON")
 # Numbers and truths for the first, the second and a tie, where a cell is the one before them.
 CODED = _both("-1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
 # Words for a number of things, and for things that are compared.
@@ -152,10 +152,11 @@ TRUE, FALSE = terms("1, true, yes"), terms(", 0, false, no")
 
 PLACES = terms(
     """
-    place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking,
-    classement, puesto, posicion, posizione, finishing position, finish position, final
-    position, final rank, race position, finish pos, finishing place, final place, rank order,
-    rk, plc, pl, placing, fin pos, placed, plats, plass, plads, sija, plaats, miejsce
+    place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking, classement,
+    puesto, posicion, posizione, finishing position, finish position, final position, final rank,
+    race position, finish pos, finishing place, final place, rank order, rk, plc, pl, posicao,
+    colocacao, classificacao, classificacion, placing, fin pos, placed, plats, plass, plads, sija,
+    plaats, miejsce
     """
 )
 # Names of columns that hold an order in each cell.
@@ -179,11 +180,12 @@ RATERS = terms(
 )
 EVENTS = RATERS | terms(
     """
-    list, race, event, heat, run, contest, ballot, round, match, game, tournament, question,
-    task, trial, session, set, group, subject, block, choice, date, day, year, season, week,
-    track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf,
-    meet, course, epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey,
-    wettfahrt, wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa
+    list, race, event, heat, run, contest, ballot, round, match, game, tournament, question, task,
+    trial, session, set, group, subject, block, choice, date, day, year, season, week, track, venue,
+    stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf, meet, course,
+    epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey, wettfahrt,
+    wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa, rodada, jornada, giornata,
+    journee, spieltag, matchday, gameweek, wedstrijd, wyscig, lopp, lob
     """
 )
 SCORES = terms(
@@ -244,10 +246,11 @@ PLACED = terms(
 # Words in names of columns of numbers that are no item, and no event.
 NOT_ITEMS = NUMBERS - {"name"} | terms(
     """
-    unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n,
-    alter, summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour,
-    jahr, monat, tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura,
-    temp, humidity, progress, finished, latitude, longitude, lat, lon, altitude, elevation
+    unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, alter,
+    summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour, jahr, monat,
+    tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura, temp, humidity,
+    progress, finished, gc, overall, gesamtwertung, standing, latitude, longitude, lat, lon,
+    altitude, elevation
     """
 )
 # Words for the side that may have an advantage, by how an answer says so.

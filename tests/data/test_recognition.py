@@ -103,6 +103,8 @@ Bonn,1,b,66
 Bonn,2,a,67
 Bonn,2,b,68""",
     "times no better": "heat,swimmer,time\n1,Ann,58.1\n1,Bo,59.3\n2,Bo,60.2\n2,Cy,59.9",
+    "numbers of both sides": "home,away,result_home,result_away\na,b,2,1\nb,c,0,0\nc,a,1,3",
+    "places of both sides": "p_1,p_2,result_1,result_2\na,b,1,2\nb,c,2,1\nc,a,2,1",
     "truths for one side": "radiant,dire,radiant_win\nOG,EG,True\nEG,VP,False\nVP,OG,False",
     "prices": "product,price\nx,3\ny,4",
     "leader scores": "model,elo\nx,1200\ny,1100",
