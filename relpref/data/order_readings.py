@@ -37,6 +37,7 @@ from relpref.data.readings import (
 from relpref.data.tables import Table
 
 _MOST_EVENTS = 6  # columns that may name an event together
+_MARKS = dict.fromkeys(BEST - {"b"}, "1") | dict.fromkeys(WORST - {"w"}, "-1")
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 
 
@@ -66,7 +67,7 @@ class Placing(NamedTuple):
 def long_orders(sheet: Sheet) -> Iterator[Reading]:
     """Read orders, choices or the best and the worst, with a row for each item of each event."""
     readings: dict[Any, Reading] = {}
-    for placing in _placings(sheet):
+    for placing in sorted(_placings(sheet), key=lambda placing: -len(placing.marks)):
         for key, item in _events_and_items(sheet, placing):
             groups = _groups(sheet, key)
             rank = pd.Series([*map(seconds, placing.places)]).groupby(groups).rank("dense")
@@ -79,6 +80,8 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
                 {"item": item} if len(key) > 1 else columns if placing.name else {},
             )
             readings.setdefault(same, reading)
+        if readings and len(placing.marks) > 1:  # places may be those on a screen
+            break
     yield from readings.values()
 
 
@@ -150,7 +153,7 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
         other = "item" in sheet.named and column != "item"
         if len(pairs) < len(cells) or "" in cells or not again or other:
             continue
-        noun, numeric = sheet.noun(column), is_numeric(cells)
+        noun, numeric = sheet.noun(column), are_numbers(cells)
         item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
         if column == "item" or not numeric or item or not noun:
             rank = 0 if column == "item" else numeric + (1 if item else 3)
@@ -159,9 +162,9 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
 
 
 def numbered(cell: str) -> str:
-    """Return the number of a place such as T3, 3rd or third, and another cell as it is."""
+    """Return the number of a place such as T3, 3rd, third or best, and another cell as it is."""
     number = re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
-    return str(RANKS.get(cell.lower(), number))
+    return str((RANKS | _MARKS).get(cell.lower(), number))
 
 
 def are_numbers(cells: Collection[str], *, whole: bool = False) -> bool:
@@ -199,14 +202,20 @@ def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) 
     return placed(sheet, read, placing.places)
 
 
-def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
-    """Add places to lists: below all others what did not finish, without what did not start."""
+def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
+    """Add places to lists: below all others what did not finish, without what did not start.
+
+    Items that are alone in their list are left out, too.
+    """
     lower = np.array([cell.lower() for cell in cells], dtype=object)
     last, out = (np.isin(lower, list(terms)) for terms in (LAST, OUT))
     out |= last & (sheet.unplaced == "out")
+    number = pd.factorize(table.frame["list"])[0]
+    alone = np.bincount(number, ~out)[number] == 1
+    out, cells = out | alone, np.where(alone, "alone", cells)
     values = pd.Series([*map(seconds, cells)])
     if sheet.better:
-        lists = values.groupby(pd.factorize(table.frame["list"])[0])
+        lists = values.groupby(number)
         least = lists.transform("min")
         wrong = (values == 0) & (least.min() == 0) & (least.max() > 0) & (sheet.better == "low")
         refuse_first(
@@ -221,7 +230,7 @@ def placed(sheet: Sheet, table: Table, cells: Sequence[str]) -> Table:
     notes = []
     for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
         if rows.any():
-            said = ", ".join(sorted({*np.array(cells, dtype=object)[rows]}))
+            said = ", ".join(sorted({*cells[rows]}))
             notes.append(f"{what}: {counted(int(rows.sum()), 'row')} ({said})")
     read = table.assign(place=values.astype("Int64").array)
     return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
@@ -271,7 +280,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     ranks = [
         column
         for column in free
-        if not sheet.noun(column) <= EVENTS and not {*sheet.words(column)} & NOT_ITEMS
+        if not sheet.noun(column) <= EVENTS | PLACES and not {*sheet.words(column)} & NOT_ITEMS
     ]
     doubtful = [column for column in free if column not in ranks][:_MOST_EVENTS]
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
@@ -281,11 +290,12 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
             ranks = columns
             break
     named = [column for column in sheet.columns if column not in ranks]
-    few = len(ranks) < 3 or size < 2 or len(named) > 1 + len(sheet.columns) // 4
+    by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
+    sure = by_column or all(map(complete, zip(*map(sheet.cells, ranks), strict=True)))
+    few = len(ranks) < 3 or size < 2 or (len(named) > 1 + len(sheet.columns) // 4 and not sure)
     if few or (sheet.better and "score" in sheet.named):
         return
     best = f" ({sheet.better} is better)" if sheet.better else " (1 is the best)"
-    by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
     by_column |= any(sheet.noun(column) & ITEMS - EVENTS for column in named)
     by_column |= "item" in named
     labels = [
@@ -294,6 +304,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         if len({*sheet.cells(column)}) == size > 2
         and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
     ]
+    labels.sort(key=lambda column: is_numeric(sheet.cells(column)))  # names before numbers
     if not by_column and all(map(fits, zip(*map(sheet.cells, ranks), strict=True))):
         values = np.array([[*map(seconds, sheet.cells(column))] for column in ranks])
         odd = [

@@ -37,6 +37,7 @@ from relpref.data.readings import (
     TRUE,
     UNSURE,
     VOID,
+    WON,
     Reading,
     Sheet,
     is_numeric,
@@ -91,7 +92,7 @@ class Pair(NamedTuple):
     def rank(self) -> int:
         """Lower for columns that are more likely to hold the labels."""
         numbers = self.rest & NUMBERS - {"name", "title"} or self.numeric
-        return 2 if numbers else 0 if not self.rest or self.rest & ITEMS | {"name"} else 1
+        return 2 if numbers else 0 if not self.rest or self.rest & ITEMS else 1
 
 
 class Outcome(NamedTuple):
@@ -409,7 +410,7 @@ def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) ->
     before: Any = np.nan
     for ends in sides:
         cells = [*map(sheet.cells, ends)]
-        if all(map(is_numeric, cells)):
+        if all(map(is_numeric, cells)) and "result" not in sheet.words(ends[0]):
             for end in ends:
                 sheet.table.check_marks(sheet.table.frame[end])
             first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
@@ -418,6 +419,17 @@ def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) ->
             # Penalties are blank where goals decide.
             before = np.where(np.isnan(first - second), before, np.sign(first - second))
             yield Outcome(described, before, ends, names)
+            continue
+        codes = np.array([*map(_apart, *cells)])
+        if _fits(codes):
+            yield Outcome(f"the winner by {ends[0]!r} and {ends[1]!r}", codes, ends, {})
+
+
+def _apart(first: str, second: str) -> float:
+    """Return the code of results of both sides: win and resigned, or the same if neither won."""
+    if first == second not in WON:
+        return min(_common(first, set()), 0.0)
+    return (first in WON) - (second in WON) or np.inf
 
 
 def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
@@ -449,7 +461,7 @@ def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
 def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
     """Yield columns that mark ties or void answers beside an outcome, and the codes of these."""
     for column in sheet.columns:
-        parts, cells = {*sheet.words(column)} - {"is", "was"}, sheet.cells(column)
+        parts, cells = {*sheet.words(column)} - {"is", "was", "both"}, sheet.cells(column)
         tie, lower = " ".join(parts) in TIE_NAMES, [cell.lower() for cell in cells]
         numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
         if (tie or parts & CANCELED) and {*lower} <= TRUE | FALSE:

@@ -29,7 +29,7 @@ def _both(text: str) -> tuple[tuple[str, ...], ...]:
 SIDES = _both(
     """
     first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite,
-    izquierda derecha, home away, home vis, home visitor, home guest, home road, host guest,
+    izquierda derecha, home away, h v, home vis, home visitor, home guest, home road, host guest,
     host visitor, h a, h g, heim gast, heim auswarts, local visitante, mandante visitante,
     casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, domicile
     visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, weiss
@@ -37,20 +37,23 @@ SIDES = _both(
     opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, affirmative
     negative, proposition opposition, gov opp, government opposition, premier deuxieme,
     erste zweite, erster zweiter, primero segundo, for against, white blue, thuis uit,
-    gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta
+    gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta,
+    radiant dire
     """
 )
 # The same, where the first of them is the better one.
 DECIDED = _both(
     """
-    winner loser, w l, winning losing, won lost, better worse, chosen rejected, preferred
-    rejected, accepted rejected, preferred dispreferred, selected rejected, sieger verlierer,
-    gewinner verlierer, gagnant perdant, vainqueur perdant, vainqueur vaincu, ganador perdedor,
-    vencedor perdedor, vincitore perdente
+    winner loser, w l, winning losing, won lost, better worse, chosen rejected, preferred rejected,
+    preferred other, chosen other, accepted rejected, preferred dispreferred, selected rejected,
+    sieger verlierer, gewinner verlierer, gagnant perdant, vainqueur perdant, vainqueur vaincu,
+    ganador perdedor, vencedor perdedor, vincitore perdente
     """
 )
 # Words of a result of one side: it won, it lost.
 RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
+# Cells of a side that won.
+WON = terms("win, won, w, winner, sieg, Win, Won, W, Winner, Sieg, WIN, WON")
 # Numbers and truths for the first, the second and a tie, where a cell is the one before them.
 CODED = _both("-1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
 # Words for a number of things, and for things that are compared.
@@ -58,11 +61,11 @@ NUMBERS = terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name
 ITEMS = terms(
     """
     item, driver, horse, player, athlete, runner, candidate, option, rider, alternative, team,
-    product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, fighter,
-    boxer, club, pokemon, song, movie, film, generator, system, agent, bot, deck, character,
-    sample, statement, image, photo, picture, object, school, beer, cheese, side, corner,
-    contestant, participant, swimmer, skier, golfer, label, mannschaft, verein, spieler, equipe,
-    joueur, equipo, jugador, squadra, time, laufer, coureur, fahrer, pferd, cheval
+    product, model, name, dish, wine, coffee, competitor, boat, car, brand, variety, fighter, boxer,
+    club, pokemon, song, movie, film, generator, system, agent, bot, deck, character, sample,
+    statement, image, photo, picture, object, school, beer, cheese, side, corner, contestant,
+    participant, swimmer, skier, golfer, label, mannschaft, verein, spieler, equipe, joueur, equipo,
+    jugador, squadra, athlet, sportler, sailor, helm, pilot, laufer, coureur, fahrer, pferd, cheval
     """
 )
 # Words in names of columns that hold numbers or texts of the two sides, but not their labels.
@@ -77,12 +80,12 @@ NOT_LABELS = terms(
 )
 OUTCOMES = terms(
     """
-    winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr,
-    ft, res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, gagnant,
-    vainqueur, vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response,
-    pick, picked, selected, selection, decision, judgment, judgement, score, wl, prefer,
-    preferido, besser, mejor, choix, wahl, labels, prefers, satze, endstand, placar, marcador,
-    punteggio, uitslag, wynik
+    winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr, ft,
+    res, ergebnis, sieger, gewinner, resultat, resultado, risultato, ganador, gagnant, vainqueur,
+    vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response, pick, picked,
+    selected, selection, decision, judgment, judgement, score, wl, prefer, preferido, preferida,
+    preferita, preferito, prefere, besser, mejor, choix, wahl, labels, prefers, press, keypress,
+    eleccion, scelta, satze, endstand, placar, marcador, punteggio, uitslag, wynik
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
@@ -102,28 +105,34 @@ GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
     golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
-    penalties, shootout
+    penalties, shootout, result
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
 # Names of columns that mark ties by true, and other words for a tie in cells.
 TIE_NAMES = terms(
     """
-    tie, ties, tied, draw, draws, drawn, unentschieden, remis, gleichstand, nul, nulle, egalite,
-    empate, pareggio
+    tie, ties, tied, draw, draws, drawn, equal, unentschieden, remis, gleichstand, nul, nulle,
+    egalite, empate, pareggio
     """
 )
 TIES = TIE_NAMES | terms(
     """
-    tievote, d, x, equal, even, same, no preference, no difference, neutral, gleich, egal, match
-    nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral
+    tievote, d, x, even, same, no preference, no difference, neutral, gleich, gleich gut, beide,
+    beide gleich, beide gleich gut, kein unterschied, egal, pareil, les deux, ambos, sin diferencia,
+    entrambi, match nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral
     """
 )
 # Names of columns whose words for a tie count beside winner and loser.
 BESIDE_LOSER = terms(
     "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict"
 )
-BOTH_BAD = terms("tie bothbad, both bad, bothbad, both are bad, neither, tie both bad")
+BOTH_BAD = terms(
+    """
+    tie bothbad, both bad, bothbad, both are bad, neither, tie both bad, aucun, aucune, keine,
+    keiner, keines, keins, ninguno, ninguna, nessuno, nessuna
+    """
+)
 # Answers that do not say whether neither side was preferred or nobody answered.
 UNSURE = terms(
     "unsure, not sure, i am not sure, undecided, uncertain, don t know, i don t know, dont know, "
@@ -143,33 +152,40 @@ TRUE, FALSE = terms("1, true, yes"), terms(", 0, false, no")
 
 PLACES = terms(
     """
-    place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking,
-    classement, puesto, posicion, posizione, finishing position, finish position, final
-    position, final rank, race position, finish pos, finishing place, final place, rank order,
-    rk
+    place, position, rank, finish, pos, platz, rang, platzierung, placement, ranking, classement,
+    puesto, posicion, posizione, finishing position, finish position, final position, final rank,
+    race position, finish pos, finishing place, final place, rank order, rk, plc, pl, posicao,
+    colocacao, classificacao, classificacion, placing, fin pos, placed, plats, plass, plads, sija,
+    plaats, miejsce
     """
 )
 # Names of columns that hold an order in each cell.
 ORDERS = terms("ranking, rankings, order, orders, ballot, preferences, reihenfolge, classement")
-LAST = terms(r"dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2")
-OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1")
+LAST = terms(
+    r"""
+    dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2, pu, f, ur, bd, ro,
+    su, fell, pulled up, unseated rider
+    """
+)
+OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1, dnc")
 RATERS = terms(
     """
     judge, voter, annotator, rater, raters, evaluator, assessor, panelist, panellist, taster,
-    labeler, labeller, reviewer, juror, respondent, resp, participant, worker, user, person,
-    tester, subject, session, grader, scorer, expert, critic, coder, customer, client,
-    verkoster, prufer, richter, gutachter, bewerter, teilnehmer, nutzer, befragter, proband,
-    wahler, juge, degustateur, evaluateur, utilisateur, repondant, votant, juez, jurado,
-    catador, evaluador, participante, usuario, encuestado, votante, giudice, assaggiatore
+    individual, labeler, labeller, reviewer, juror, respondent, resp, participant, worker, user,
+    person, tester, subject, session, grader, scorer, expert, critic, coder, customer, client,
+    verkoster, prufer, richter, gutachter, bewerter, teilnehmer, nutzer, befragter, proband, wahler,
+    juge, degustateur, evaluateur, utilisateur, repondant, votant, juez, jurado, catador, evaluador,
+    participante, usuario, encuestado, votante, giudice, assaggiatore
     """
 )
 EVENTS = RATERS | terms(
     """
-    list, race, event, heat, run, contest, ballot, round, match, game, tournament, question,
-    task, trial, session, set, group, subject, block, choice, date, day, year, season, week,
-    track, venue, stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf,
-    meet, course, epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey,
-    wettfahrt, wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa
+    list, race, event, heat, run, contest, ballot, round, match, game, tournament, question, task,
+    trial, session, set, group, subject, block, choice, date, day, year, season, week, track, venue,
+    stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf, meet, course,
+    epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey, wettfahrt,
+    wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa, rodada, jornada, giornata,
+    journee, spieltag, matchday, gameweek, wedstrijd, wyscig, lopp, lob
     """
 )
 SCORES = terms(
@@ -197,7 +213,7 @@ BESIDE = (
     | NUMBERS
     | terms(
         """
-    final, match, game, human, overall, full, ft, who, which, is, was, type, the, vote, wins,
+    final, match, game, human, overall, full, time, ft, who, which, is, was, type, the, vote, wins,
     win, won, prefer, preferred, p, for, better, preference
     """
     )
@@ -230,10 +246,11 @@ PLACED = terms(
 # Words in names of columns of numbers that are no item, and no event.
 NOT_ITEMS = NUMBERS - {"name"} | terms(
     """
-    unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n,
-    alter, summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour,
-    jahr, monat, tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura,
-    temp, humidity, latitude, longitude, lat, lon, altitude, elevation
+    unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, alter,
+    summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour, jahr, monat,
+    tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura, temp, humidity,
+    progress, finished, gc, overall, gesamtwertung, standing, latitude, longitude, lat, lon,
+    altitude, elevation
     """
 )
 # Words for the side that may have an advantage, by how an answer says so.

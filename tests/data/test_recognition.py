@@ -83,6 +83,13 @@ REFUSED = {
     "groups of a test": "option_a,option_b,group\nx,y,A\ny,z,B\nz,x,A",
     "standings": "Team,Played,Won,Lost\na,3,2,1\nb,3,1,2\nc,3,1,2",
     "two kinds of items": "race,horse,rider,finish\n1,a,j,1\n1,b,k,2\n2,b,j,1\n2,a,k,2",
+    "athletes or clubs": """Lauf,Athlet,Verein,Platz
+1,Ann,TSV,1
+1,Bo,SV,2
+2,Bo,SV,1
+2,Ann,TSV,2
+3,Cy,SV,1
+3,Ann,TSV,2""",
     "links": "source,target,weight\na,b,1\nb,c,1",
     "likert": "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
     "esports wins": "blueTeam,redTeam,blueWin\nG2,T1,True\nT1,GEN,False\nGEN,G2,True",
@@ -96,6 +103,9 @@ Bonn,1,b,66
 Bonn,2,a,67
 Bonn,2,b,68""",
     "times no better": "heat,swimmer,time\n1,Ann,58.1\n1,Bo,59.3\n2,Bo,60.2\n2,Cy,59.9",
+    "numbers of both sides": "home,away,result_home,result_away\na,b,2,1\nb,c,0,0\nc,a,1,3",
+    "places of both sides": "p_1,p_2,result_1,result_2\na,b,1,2\nb,c,2,1\nc,a,2,1",
+    "truths for one side": "radiant,dire,radiant_win\nOG,EG,True\nEG,VP,False\nVP,OG,False",
     "prices": "product,price\nx,3\ny,4",
     "leader scores": "model,elo\nx,1200\ny,1100",
     "one numeric": "name,score\nx,3\ny,4\nz,1",
