@@ -37,7 +37,7 @@ _HALVED, _CLIMBED = 10, 40  # rounds, at most, of the searches for an edge and f
 # from which the poles of log p are π/2 away at least; with lapses they are nearer.
 _EVEN, _SPACED = 90, 0.6
 _EVEN_WITH_LAPSES, _SPACED_WITH_LAPSES = 250, 0.25
-_NEAR = 0.1  # sds that a mode may be off
+_NEAR = 1e-2  # sds that a mode may be off
 _WEAK = 1e-7  # variance that an answer takes, below which derivatives at the mean are more exact
 
 
