@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         # Everything is written: an interrupt during the exit of Python changes nothing.
         signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+        # Where an interrupt hit a text that was executed, such as that of a dataclass in an import,
+        # Python takes it for unhandled until the next text, and would end by the signal.
+        exec("")  # noqa: S102
     return code
 
 

@@ -530,7 +530,7 @@ class GradedComparison(Comparison):
     def _interval(self, value: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
         """Grades, signs, and the standardized ends of the grades' intervals."""
         of, interval = self._held
-        if of is value and interval is not None:
+        if of is value:
             return interval
         value = xp.clip(value, -self.strengths, self.strengths)
         grade, sign = xp.abs(value), xp.where(value < 0, -1.0, 1.0)
