@@ -213,7 +213,7 @@ class Question:
         apart = np.full(shape, np.nan) if apart is None else apart
         projection = sparse.csr_array(self.projection())
         for at, part in enumerate(self._parts()):
-            prior, moments, _ = on_host(self._program.at(part.moving), {})
+            prior, moments, *_ = on_host(self._program.at(part.moving), {})
             mean = projection @ (part.location - prior.location)
             variance = projection.multiply(projection @ part.scale).sum(axis=1)
             marginals = Marginals(mean, variance, np.zeros(()))

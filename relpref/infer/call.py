@@ -18,7 +18,7 @@ from numpyro.distributions.transforms import biject_to
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS
-from relpref.infer.gaussians import is_gaussian
+from relpref.infer.gaussians import is_gaussian, mean_of
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
@@ -81,7 +81,7 @@ class Call:
             if site["name"] in raw:
                 return biject_to(site["fn"].support)(raw[site["name"]])
             left_out = site["name"] not in values and is_integrated(site)
-            return site["fn"].mean if left_out else None
+            return mean_of(site["fn"]) if left_out else None
 
         raw, quantiles = unconstrained or {}, standard or {}
         model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)

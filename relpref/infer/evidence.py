@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from relpref.devices import default_device
@@ -19,29 +18,31 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.arrow import Arrow, ArrowSpace
 from relpref.infer.call import Values
 from relpref.infer.gradient import (
+    Slopes,
+    along,
     bends,
     dual_vector,
     filled,
-    filled_pull,
-    knows_derivatives,
-    noise_surrogates,
+    filled_slopes,
     powers,
-    prior_surrogates,
-    pull_of_answers,
     slopes_of_answers,
+    slopes_of_answers_at,
+    slopes_of_noise,
+    slopes_of_prior,
     tilted,
 )
 from relpref.infer.host_space import HostSpace
 from relpref.infer.joint import joint_of, joint_on_host
-from relpref.infer.layout import Layout, Observation, Reading
+from relpref.infer.layout import Layout, Observation, Reading, joined_rows
 from relpref.infer.program import Program
 from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, by_rows, cavities, run
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
+from relpref.likelihoods.powers import knows_derivatives
 from relpref.linalg import BlockDiagonal, Covariance, Dense
-from relpref.linalg.arrays import Array, block_diagonal, namespace, summed_to
+from relpref.linalg.arrays import Array, block_diagonal, namespace, summed_to, traced
 from relpref.linalg.arrays import on_host as on_host_arrays
 from relpref.linalg.covariance import at_path
 from relpref.result import CODES, Result
@@ -87,12 +88,10 @@ class Approximation(NamedTuple):
     fit: Fit
     log_evidence: Array
     info: Info
-    # Returns a function from the program at other hyperparameters to a number, whose derivative is
-    # the answers' share of that of the evidence. The arrays that it needs are its arguments, so
-    # that it is compiled once. Where the evidence also depends on the prior through the point of
-    # expansion, a vector v is returned, too: the derivative has a term vᵀ ∂G β, where β is the dual
-    # vector and G the prior covariance of the projections.
-    answers: Callable[[], tuple[Partial, Array | None]]
+    # Returns the answers' share of the derivatives of the evidence. Where the evidence also depends
+    # on the prior through the point of expansion, a vector v is returned, too: the derivative has a
+    # term vᵀ ∂G β, where β is the dual vector and G the prior covariance of the projections.
+    answers: Callable[[], tuple[Slopes, Array | None]]
 
 
 # Tilted moments of every row, from means and variances of the cavities and powers.
@@ -145,8 +144,7 @@ def evaluate(
     unconstrained, sites = jax.tree.map(np.asarray, (unconstrained, sites))
     with np.errstate(all="ignore"):
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
-        sizes = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
-        prior, moments, slopes = on_host(program, unconstrained)
+        prior, moments, slopes, gradient = on_host(program, unconstrained)
         prior = prior._replace(blocks=dense_blocks(program.layout, prior.covariance))
         rows: Any = program.rows if prior.projection is None else DenseRows(prior.projection)
         # In the order of the layout; JAX sorts dictionaries.
@@ -163,13 +161,13 @@ def evaluate(
             space = space if program.layout.joint else with_noise(space, arrow, noise)
 
         def bending(value: Array) -> Array:
-            return np.asarray(_bends(shape, unconstrained, filled(value, sizes["m"])))[:m]
+            return np.asarray(_bends(shape, unconstrained, filled(value, _sizes(shape)["m"])))[:m]
 
         dear = (m if dual else n) > _CHEAP
         joint = None
         if program.layout.joint and arrow is not None:
             joint = joint_on_host(
-                arrow, shape, unconstrained, lambda array: filled(array, sizes["m"])
+                arrow, shape, unconstrained, lambda array: filled(array, _sizes(shape)["m"])
             )
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
         power = (prior.power,) if program.layout.repeated else ()
@@ -181,20 +179,56 @@ def evaluate(
         if with_gradient and whole:
             evidence = evidence._replace(gradient=jax.tree.map(np.zeros_like, unconstrained))
         elif with_gradient:
-            pulls = surrogates(program, problem, result, prior, evidence.alpha, covariance)
-            wide = tuple(filled_pull(pull, sizes) for pull in pulls)
-            gradient = jax.tree.map(np.asarray, _slope(shape, unconstrained, wide))
-            evidence = evidence._replace(gradient=gradient)
+            given = slopes_of(program, problem, result, prior, evidence.alpha, covariance)
+            evidence = evidence._replace(gradient=gradient(given))
     return evidence
 
 
-def on_host(
-    program: Program, unconstrained: Values
-) -> tuple[Prior, Moments, Callable[..., tuple[Any, ...]]]:
-    """The compiled program's prior, tilted moments and derivatives by its answers.
+class OnHost(NamedTuple):
+    """A program at given hyperparameters, on arrays of NumPy and without padding."""
 
-    They are arrays of NumPy, without the latents and rows of padded data.
-    """
+    prior: Prior
+    moments: Moments
+    slopes: Callable[..., tuple[Any, ...]]  # see `relpref.infer.gradient.slopes_of_answers`
+    # From derivatives of the log evidence, those of log evidence plus log prior in the
+    # unconstrained hyperparameters.
+    gradient: Callable[[Slopes], Values]
+
+
+def on_host(program: Program, unconstrained: Values) -> OnHost:
+    """The program at unconstrained hyperparameters."""
+    template = program.template
+    return (
+        _compiled(program, unconstrained) if template is None else _filled(program, unconstrained)
+    )
+
+
+def _filled(program: Program, unconstrained: Values) -> OnHost:
+    """The program by its template."""
+    assert program.template is not None
+    filled = program.template.at(unconstrained)
+    reading = filled.reading
+    answers = reading.observations, reading.offset
+
+    def gradient(slopes: Slopes) -> Values:
+        result = filled.gradient(slopes.pulls)
+        if not (slopes.surrogates and filled.template.answers_move):
+            return result
+        shape = program.compiled
+        wide = filled_slopes(Slopes({}, slopes.surrogates), _sizes(shape))
+        more = _slope(shape, unconstrained, wide, False)
+        return {name: slope + np.asarray(more[name]) for name, slope in result.items()}
+
+    moments, slopes = partial(tilted, *answers), partial(slopes_of_answers, *answers)
+    return OnHost(prior_of(program, reading), moments, slopes, gradient)
+
+
+def _sizes(program: Program) -> dict[str, int]:
+    return {"n": program.layout.num_latents, "m": program.layout.num_rows}
+
+
+def _compiled(program: Program, unconstrained: Values) -> OnHost:
+    """The program by what JAX makes of it."""
     shape, m = program.compiled, program.layout.num_rows
     full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
     size = shape.layout.num_rows
@@ -236,7 +270,11 @@ def on_host(
 
         return tuple({path: whole(path, slope) for path, slope in pull.items()} for pull in pulls)
 
-    return prior, moments, slopes
+    def gradient(slopes: Slopes) -> Values:
+        wide = filled_slopes(slopes, _sizes(shape))
+        return jax.tree.map(np.asarray, _slope(shape, unconstrained, wide, True))
+
+    return OnHost(prior, moments, slopes, gradient)
 
 
 def slopes_of_cavities(
@@ -246,20 +284,13 @@ def slopes_of_cavities(
 
     Each row counts as often as ``counts`` says; a row is p^n for the ``power`` n.
     """
-    _, moments, slopes = on_host(program, unconstrained)
-    shape, nothing = program.compiled, np.zeros_like(cavity.variance)
-    sizes = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
+    _, moments, slopes, gradient = on_host(program, unconstrained)
+    nothing = np.zeros_like(cavity.variance)
     dual = counts * moments(*cavity, *power).gradient
     given = slopes(*cavity, counts, nothing, *power)
-    answers = filled_pull(Partial(pull_of_answers, *cavity, nothing, dual, given), sizes)
-    with_prior = _slope(shape, unconstrained, (answers,))
-    alone = _slope(shape, unconstrained, ())
-    return {name: np.asarray(with_prior[name] - alone[name]) for name in unconstrained}, dual
-
-
-def traced(*trees: Any) -> bool:
-    """Whether JAX traces any of the leaves."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+    with_prior = gradient(slopes_of_answers_at(*cavity, nothing, dual, given))
+    alone = gradient(Slopes({}))
+    return {name: with_prior[name] - alone[name] for name in unconstrained}, dual
 
 
 def total(parts: Mapping[str, Any]) -> Any:
@@ -302,8 +333,8 @@ def _evaluate(
     result = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, result, prior)
     covariance = reading.covariance
-    pulls = surrogates(program, problem, result, prior, evidence.alpha, covariance)
-    slope = partial(_slope, program, unconstrained, pulls)
+    given = slopes_of(program, problem, result, prior, evidence.alpha, covariance)
+    slope = partial(_slope, program, unconstrained, given, True)
     if whole is None:
         return evidence._replace(gradient=slope()) if with_gradient else evidence
     arrays = partial(whole_arrays, program.layout, problem, result, prior)
@@ -316,22 +347,19 @@ def _evaluate(
     return evidence._replace(gradient=jax.lax.cond(whole, flat, slope))
 
 
-def surrogates(
+def slopes_of(
     program: Program,
     problem: Problem,
     result: Approximation,
     prior: Prior,
     alpha: Array,
     covariance: Covariance,
-) -> tuple[Partial, ...]:
-    """Functions of the moving program whose derivatives add up to that of the evidence."""
+) -> Slopes:
+    """Derivatives of the log evidence in what the program reads."""
     answers, pulled = result.answers()
     of_prior = problem, result.fit, alpha, pulled, covariance, prior.covariance
-    return (
-        *prior_surrogates(program.layout, *of_prior),
-        answers,
-        *noise_surrogates(program, problem, result.fit, prior.noise, pulled),
-    )
+    noise = slopes_of_noise(program, problem, result.fit, prior.noise, pulled)
+    return slopes_of_prior(program.layout, *of_prior).joined(answers, noise)
 
 
 def prior_of(program: Program, reading: Reading, projection: bool = False) -> Prior:
@@ -347,7 +375,7 @@ def prior_of(program: Program, reading: Reading, projection: bool = False) -> Pr
         blocks={},
         gaussian=known_sites(observations, reading.offset),
         log_concave=np.concatenate(concave),
-        counts=jnp.concatenate([observation.counts for observation in observations]),
+        counts=joined_rows([observation.counts for observation in observations]),
         power=powers(observations),
         noise=reading.noise,
         projection=reading.projection.rows(jnp.eye(len(reading.location))) if projection else None,
@@ -396,13 +424,14 @@ def _bends(program: Program, unconstrained: Values, value: Array) -> Array:
     return bends(reading.observations, reading.offset, value)
 
 
-@lazy_jit
-def _slope(program: Program, unconstrained: Values, pulls: Any) -> Values:
-    """Gradient of log evidence plus log prior, by surrogates with the same derivative."""
+@partial(lazy_jit, static_argnums=3)
+def _slope(program: Program, unconstrained: Values, slopes: Slopes, with_prior: bool) -> Values:
+    """Gradient of log evidence, and of the log prior, by a function with the same derivative."""
 
     def surrogate(unconstrained: Values) -> Array:
         moving = program.read(unconstrained)
-        return sum(pull(moving) for pull in pulls) + moving.log_prior
+        total = along(moving, slopes.pulls) + sum(pull(moving) for pull in slopes.surrogates)
+        return total + moving.log_prior if with_prior else total
 
     return jax.grad(surrogate)(unconstrained)
 
@@ -544,12 +573,12 @@ def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known |
         mean = offset[start : start + value.size]
         start += value.size
         site = getattr(likelihood, "gaussian_site", None)
-        peak, precision = map(jnp.ravel, site(value)) if site else (mean, jnp.zeros_like(mean))
+        peak, precision = site(value) if site else (mean, 0 * mean)
         rows.append(np.full(value.size, site is not None))
-        peaks.append(peak - mean)
+        peaks.append(peak.ravel() - mean)
         precisions.append(precision)
-    peak, precision = jnp.concatenate(peaks), jnp.concatenate(precisions)
-    return Known(jnp.asarray(np.concatenate(rows)), peak, Sites(precision, precision * peak))
+    peak, precision = joined_rows(peaks), joined_rows(precisions)
+    return Known(np.concatenate(rows), peak, Sites(precision, precision * peak))
 
 
 _tilted = lazy_jit(tilted)
@@ -593,13 +622,13 @@ def expectation_propagation(
     variance = xp.where(closed, 0.0, cavity.variance)
     spread = xp.where(closed, 0.5 * fit.marginals.variance, 0.0)
 
-    def answers() -> tuple[Partial, Array | None]:
+    def answers() -> tuple[Slopes, Array | None]:
         # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held
         # constant.
         assert problem.slopes is not None
         slopes = problem.slopes(mean, variance, rows.counts, spread, *problem.power)
         dual = dual_vector(problem, fit)
-        return Partial(pull_of_answers, mean, variance, spread, dual, slopes), None
+        return slopes_of_answers_at(mean, variance, spread, dual, slopes), None
 
     return Approximation(fit, log_evidence, info, answers)
 

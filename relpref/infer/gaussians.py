@@ -12,7 +12,8 @@ from numpyro.distributions import transforms
 
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods.tilted import unwrap
-from relpref.linalg import Covariance, Dense, real
+from relpref.linalg import Covariance, Dense, Identity, real
+from relpref.linalg.arrays import namespace
 
 
 def _covariance_matrix(normal: Any) -> Any:
@@ -66,6 +67,14 @@ def is_gaussian(distribution: dist.Distribution) -> bool:
     )
 
 
+def mean_of(distribution: dist.Distribution) -> Any:
+    """Mean of a Gaussian site's values, in their shape."""
+    base = unwrap(distribution)
+    # JAX would trace the mean that numpyro computes of a constant location.
+    mean = real(base.loc if isinstance(base, dist.Normal) else base.mean)
+    return namespace(mean).broadcast_to(mean, distribution.shape())
+
+
 def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
     """Mean and covariance operator of a Gaussian site's values, laid out as one vector.
 
@@ -86,7 +95,9 @@ def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
         location, covariance = gaussian_parts(before)
         location, apply = jax.linearize(transformed, location)
         return location, Dense(covariance.congruence(apply))
-    location = jnp.broadcast_to(real(base.mean), shape).reshape(-1)
+    location = mean_of(distribution).reshape(-1)
+    if isinstance(base, dist.Normal) and not np.ndim(base.scale):
+        return location, Identity(location.size, base.scale)
     covariance, number = forms[0](base), int(np.prod(batch))
     if isinstance(covariance, Covariance):
         if number == 1:

@@ -1,12 +1,14 @@
 """The gradient of the log evidence at fixed sites.
 
-It is the derivative of surrogates: functions of the moving program, which is the program at other
-hyperparameters, that have the same derivative while the sites are held constant.
+It is known by the numbers that a program reads, see `Slopes`. Answers that do not know theirs, and
+projections that move, have surrogates: functions of the moving program, which is the program at
+other hyperparameters, that have the same derivative while the sites are held constant.
 """
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from operator import or_
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +16,27 @@ import numpy as np
 from jax.tree_util import Partial
 
 from relpref.infer.arrow import pull_of_noise
-from relpref.infer.layout import Layout, Observation, Reading
+from relpref.infer.layout import Layout, Observation, Reading, joined_rows
 from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Problem
 from relpref.likelihoods import TiltedMoments
-from relpref.likelihoods.powers import powered
+from relpref.likelihoods.powers import knows_derivatives, powered
 from relpref.linalg import Covariance
 from relpref.linalg.arrays import Array, namespace
-from relpref.linalg.covariance import Pulls, at_path
+from relpref.linalg.covariance import Pulls, at_path, joined
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the log evidence in what a program reads at given hyperparameters."""
+
+    pulls: Pulls  # by paths in the reading
+    # Functions of the moving program whose derivatives are to be added.
+    surrogates: tuple[Partial, ...] = ()
+
+    def joined(self, *others: "Slopes") -> "Slopes":
+        """Derivatives in several parts of a program."""
+        pulls = reduce(or_, (other.pulls for other in others), self.pulls)
+        return Slopes(pulls, sum((other.surrogates for other in others), self.surrogates))
 
 
 def filled(array: Array, *shape: int) -> Array:
@@ -34,14 +49,22 @@ def filled(array: Array, *shape: int) -> Array:
     return result
 
 
-def filled_pull(pull: Partial, sizes: Mapping[str, int]) -> Partial:
-    """A surrogate for a program with more latents (n) and rows (m), of these ``sizes``."""
-    axes = _AXES.get(pull.func, ("m",) * len(pull.args))
-    arrays = (
-        filled(array, *(sizes[axis] for axis in each)) if each else array
-        for array, each in zip(pull.args, axes, strict=True)
-    )
-    return Partial(pull.func, *arrays)
+def filled_slopes(slopes: Slopes, sizes: Mapping[str, int]) -> Slopes:
+    """Derivatives for a program with more latents (n) and rows (m), of these ``sizes``."""
+
+    def surrogate(pull: Partial) -> Partial:
+        axes = _AXES.get(pull.func, ("m",) * len(pull.args))
+        arrays = (
+            filled(array, *(sizes[axis] for axis in each)) if each else array
+            for array, each in zip(pull.args, axes, strict=True)
+        )
+        return Partial(pull.func, *arrays)
+
+    pulls = {
+        path: filled(slope, sizes["m"]) if path[0] in ("offset", "noise") else slope
+        for path, slope in slopes.pulls.items()
+    }
+    return Slopes(pulls, tuple(map(surrogate, slopes.surrogates)))
 
 
 def tilted(
@@ -79,13 +102,6 @@ def at_points(
     return _rows(columns)
 
 
-def knows_derivatives(likelihood: Any) -> bool:
-    """Whether moments and derivatives are NumPy's: a class from outside may need JAX."""
-    each = getattr(likelihood, "each", likelihood)
-    single = getattr(each, "single", each)
-    return hasattr(likelihood, "pull") and not getattr(single, "copied", True)
-
-
 def slopes_of_answers(
     observations: tuple[Observation, ...],
     offset: Array,
@@ -112,7 +128,20 @@ def slopes_of_answers(
     return tuple(parts)
 
 
-def pull_of_answers(
+def slopes_of_answers_at(
+    mean: Array, variance: Array, spread: Array, dual: Array, slopes: tuple[Any, ...]
+) -> Slopes:
+    """Derivatives of Σ log Ẑ at fixed cavities, from those of `slopes_of_answers`.
+
+    By the predictor, log Ẑ has the derivative ``dual``, the dual vector.
+    """
+    if not all(isinstance(part, dict) for part in slopes):
+        return Slopes({}, (Partial(_pull_of_answers, mean, variance, spread, dual, slopes),))
+    parts = [joined(part, "observations", str(at), "likelihood") for at, part in enumerate(slopes)]
+    return Slopes(reduce(or_, parts, {("offset",): dual}))
+
+
+def _pull_of_answers(
     mean: Array,
     variance: Array,
     spread: Array,
@@ -120,15 +149,12 @@ def pull_of_answers(
     slopes: tuple[Any, ...],
     moving: Reading,
 ) -> Array:
-    """The surrogate of the answers: its derivative is that of Σ log Ẑ at fixed cavities.
-
-    By the predictor, log Ẑ has the derivative ``dual``, the dual vector.
-    """
+    """The surrogate of answers some of which do not know their derivatives."""
     total = jnp.zeros(())
     rows = _cut(moving.observations, mean, moving.offset, variance, spread, dual)
     for (likelihood, value, center, offset, *cavity, beta), part in zip(rows, slopes, strict=True):
         if isinstance(part, dict):
-            total = total + jnp.vdot(beta, offset) + _along(likelihood, part)
+            total = total + jnp.vdot(beta, offset) + along(likelihood, part)
         elif hasattr(likelihood, "surrogate"):
             total = total + likelihood.surrogate(value, offset + center, cavity[0], *part)
         else:
@@ -142,11 +168,11 @@ def pull_of_answers(
 def powers(observations: tuple[Observation, ...]) -> Array:
     """The power n of each row's p^n, which has one site; 1 where each answer has its own."""
     parts = []
-    for likelihood, value, counts in observations:
+    for likelihood, _, counts in observations:
         copied = getattr(likelihood, "copied", False) | hasattr(likelihood, "gaussian_site")
-        copied = jnp.broadcast_to(jnp.ravel(copied), (value.size,))
-        parts.append(jnp.where(copied | (counts == 0), 1.0, counts))
-    return jnp.concatenate(parts)
+        xp = namespace(counts, copied)
+        parts.append(xp.where(xp.ravel(copied) | (counts == 0), 1.0, counts))
+    return joined_rows(parts)
 
 
 def _cut(observations: tuple[Observation, ...], *arrays: Any) -> list[tuple[Any, ...]]:
@@ -187,7 +213,7 @@ def dual_vector(problem: Problem, fit: Fit) -> Array:
     return problem.counts * pull
 
 
-def prior_surrogates(
+def slopes_of_prior(
     layout: Layout,
     problem: Problem,
     fit: Fit,
@@ -195,8 +221,8 @@ def prior_surrogates(
     pulled: Array | None,
     covariance: Covariance,
     moving: Any,
-) -> tuple[Partial, ...]:
-    """The prior's surrogates: their derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)) at fixed sites.
+) -> Slopes:
+    """Derivatives in the prior: ½ tr((ββᵀ − M) ∂(A K Aᵀ)) at fixed sites.
 
     β is the dual vector and M = T − T A Σ Aᵀ T, Σ being the posterior covariance of the latent
     vector. With α = Aᵀβ and R = AᵀMA that is ½ tr((ααᵀ − R) ∂K) and, where the projection A moves,
@@ -212,10 +238,9 @@ def prior_surrogates(
     if pulled is not None:
         back = projection.adjoint(pulled)
         weights = weights + xp.outer(back, alpha) + xp.outer(alpha, back)
-    slopes = moving.pull(filled(0.5 * weights, moving.size, moving.size))
-    surrogates = (Partial(_pull_of_prior, slopes),)
+    pulls = joined(moving.pull(filled(0.5 * weights, moving.size, moving.size)), "covariance")
     if layout.constant_projection:
-        return surrogates
+        return Slopes(pulls)
     before, dual = covariance.dense(), dual_vector(problem, fit)
     if space.latent:
         spread = precision[:, None] * (projection.rows(fit.factor.white) @ fit.factor.white.T)
@@ -224,36 +249,27 @@ def prior_surrogates(
     pull = xp.outer(dual, before @ alpha) - spread
     if pulled is not None:
         pull = pull + xp.outer(pulled, before @ alpha) + xp.outer(dual, before @ back)
-    return (*surrogates, Partial(_pull_of_projection, pull))
+    return Slopes(pulls, (Partial(_pull_of_projection, pull),))
 
 
-def noise_surrogates(
+def slopes_of_noise(
     program: Program, problem: Problem, fit: Fit, noise: tuple[Array, ...], pulled: Array | None
-) -> tuple[Partial, ...]:
-    """The surrogate of the noise that rows share, in a tuple; without such noise an empty tuple."""
+) -> Slopes:
+    """Derivatives in the noise that rows share."""
     arrow = program.arrow
     if arrow is None or program.layout.joint:
-        return ()
+        return Slopes({})
     space: Any = problem.space
     weights = partial(
         space.noise_weights, fit.factor, problem.counts * fit.sites.precision, arrow.blocks
     )
     pulls = pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights, pulled)
-    return (Partial(_pull_of_noise, *pulls),)
+    return Slopes({("noise", str(kind)): pull for kind, pull in enumerate(pulls)})
 
 
-def _pull_of_noise(*arguments: Any) -> Array:
-    *pulls, moving = arguments
-    return sum(jnp.vdot(pull, sd) for pull, sd in zip(pulls, moving.noise, strict=True))
-
-
-def _pull_of_prior(slopes: Pulls, moving: Reading) -> Array:
-    return _along(moving.covariance, slopes)
-
-
-def _along(tree: Any, slopes: Pulls) -> Array:
+def along(tree: Any, pulls: Pulls) -> Array:
     """The sum of arrays of a tree times their derivatives."""
-    return sum(jnp.vdot(slope, at_path(tree, path)) for path, slope in slopes.items())
+    return sum(jnp.vdot(slope, at_path(tree, path)) for path, slope in pulls.items())
 
 
 def _pull_of_projection(pull: Array, moving: Reading) -> Array:
@@ -263,7 +279,6 @@ def _pull_of_projection(pull: Array, moving: Reading) -> Array:
 # Axes of the arguments of surrogates: latents (n) or rows (m); those of functions not listed are
 # rows.
 _AXES: dict[Any, tuple[str, ...]] = {
-    _pull_of_prior: ("",),
     _pull_of_projection: ("mn",),
-    pull_of_answers: ("m", "m", "m", "m", ""),
+    _pull_of_answers: ("m", "m", "m", "m", ""),
 }

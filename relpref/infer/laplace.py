@@ -10,7 +10,7 @@ from jax.tree_util import Partial
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Approximation, evaluate
-from relpref.infer.gradient import at_points, dual_vector
+from relpref.infer.gradient import Slopes, at_points, dual_vector
 from relpref.infer.joint import Around, half_trace, heights, slope_along
 from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known
 from relpref.likelihoods import TiltedMoments
@@ -196,7 +196,7 @@ def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> 
     return Approximation(fit, height - fit.marginals.log_determinant, info, answers)
 
 
-def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
+def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Slopes, Array]:
     """Dependence of the evidence on the answers, see `Approximation`.
 
     The log determinant depends on the mode through the curvatures there: slope = its derivative in
@@ -222,7 +222,7 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Partial, Array]:
         pulled = slope - joint.times(fit.factor.precision, response)
     # G times the pullback is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
     answers = Partial(_pull_of_answers, counts, value, point, spread, response, *among)
-    return answers, pulled
+    return Slopes({}, (answers,)), pulled
 
 
 def _pull_of_answers(

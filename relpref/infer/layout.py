@@ -1,6 +1,6 @@
 """Layout of a program's latent sites and rows, and its values at given hyperparameters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array
+from jax.dtypes import canonicalize_dtype
 
 from relpref.data import PreferenceData
 from relpref.data.padding import declares_padding
@@ -18,6 +18,7 @@ from relpref.infer.spaces import Map
 from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, require_memory
+from relpref.linalg.arrays import Array, namespace
 
 MATRICES = 4  # number of matrices of the size of a prior covariance that are needed at once
 
@@ -52,8 +53,8 @@ class Observation(NamedTuple):
     def of(cls, site: Values, likelihood: Likelihood | None = None) -> "Observation":
         """The observation of a traced site; by default with its distribution's likelihood."""
         likelihood = likelihood or as_likelihood(site["fn"])
-        shape = jnp.shape(likelihood.predictor)
-        return cls(likelihood, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
+        shape, value = jnp.shape(likelihood.predictor), site["value"]
+        return cls(likelihood, namespace(value).broadcast_to(value, shape), counts_of(site, shape))
 
     def first(self, number: int) -> "Observation":
         """The first rows of a likelihood that can be cut."""
@@ -62,16 +63,24 @@ class Observation(NamedTuple):
         return Observation(likelihood.rows(rows), self.value[rows], self.counts[rows])
 
 
+def joined_rows(parts: Sequence[Array]) -> Array:
+    """Arrays as one vector."""
+    xp = namespace(*parts)
+    vectors = [xp.ravel(part) for part in parts]
+    return vectors[0] if len(vectors) == 1 else xp.concatenate(vectors)
+
+
 def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
     """The kinds of noise that rows share by their likelihoods, for all rows."""
     kinds, start, total = [], 0, sum(observation.value.size for observation in observations)
     for likelihood, value, _ in observations:
         padding = (start, total - start - value.size)
         for kind in getattr(likelihood, "shared_noise", ()):
+            xp = namespace(*kind)
             group, first, second = (
-                jnp.pad(jnp.ravel(part), padding, constant_values=-1) for part in kind[:3]
+                xp.pad(xp.ravel(part), padding, constant_values=-1) for part in kind[:3]
             )
-            sd = jnp.pad(jnp.ravel(kind.sd), padding)
+            sd = xp.pad(xp.ravel(kind.sd), padding)
             kinds.append(SharedNoise(group, first, second, sd))
         start += value.size
     return kinds
@@ -83,9 +92,11 @@ def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
     distribution, base = site["fn"], unwrap(site["fn"])
     while distribution is not base:
         if isinstance(distribution, dist.MaskedDistribution):  # a masked row was not answered
-            counts = jnp.where(distribution._mask, counts, 0.0)
+            mask = distribution._mask
+            counts = namespace(mask, counts).where(mask, counts, 0.0)
         distribution = distribution.base_dist
-    return jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, jnp.zeros(()).dtype), shape))
+    xp = namespace(counts)
+    return xp.ravel(xp.broadcast_to(xp.asarray(counts, canonicalize_dtype(float)), shape))
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ class Averaged(NamedTuple):
 
         See `relpref.infer.members.Known`.
         """
-        prior, *_ = on_host(self.program, unconstrained)
+        prior = on_host(self.program, unconstrained).prior
         cavity, power = cavities_of_answers(
             prior.counts, prior.power, evidence.sites, evidence.marginals
         )
@@ -388,7 +388,7 @@ def _curvature(program: Program, unconstrained: Values, evidence: Evidence) -> F
     of log Ẑ in the cavities' means and the hyperparameters. Changes of the latents' prior are left
     out. Differences of first derivatives give the second.
     """
-    prior, *_ = on_host(program, unconstrained)
+    prior = on_host(program, unconstrained).prior
     cavity, power = cavities_of_answers(
         prior.counts, prior.power, evidence.sites, evidence.marginals
     )

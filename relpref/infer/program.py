@@ -8,7 +8,7 @@ refused by name, before anything is computed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -36,10 +36,13 @@ from relpref.infer.layout import (
 from relpref.infer.members import Floats, Members, OfMembers
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Map
+from relpref.infer.template import Template, log_prior
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import as_likelihood
+from relpref.likelihoods.powers import knows_derivatives
 from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal
+from relpref.linalg.arrays import traced
 from relpref.registry import unbound
 
 # Tolerance of the affinity check, relative to the predictors probed; the probes are float64.
@@ -161,6 +164,20 @@ class Program:
         # for each data set.
         shape = replace(shape, arrow=None)
         return cls(call, layout, arrays, shape.fixed, shape.medians, rows, counts[:m], arrow, shape)
+
+    @cached_property
+    def template(self) -> Template | None:
+        """Where its numbers come from; None where JAX has to run it."""
+        layout = self.layout
+        plain = layout.constant_projection and not layout.quadrature and self.members is None
+        if self.rows is None or not plain or traced(self.arrays, self.fixed):
+            return None
+        if not all(site.portable for site in survey(self.call)):
+            return None
+        template = Template.of(self.call, layout, self.arrays, self.fixed, self.rows)
+        observations = template.places.reading.observations
+        direct = all(knows_derivatives(each.likelihood) for each in observations)
+        return template if direct else None
 
     @property
     def compiled(self) -> "Program":
@@ -341,16 +358,6 @@ class Program:
             for name, array in self.medians.items()
             if name in values
         }
-
-
-def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
-    """Log density of hyperparameters in the unconstrained space, by sites traced there."""
-    total = jnp.zeros(())
-    for name, raw in unconstrained.items():
-        density, value = sites[name]["fn"], sites[name]["value"]
-        jacobian = biject_to(density.support).log_abs_det_jacobian(raw, value)
-        total = total + jnp.sum(density.log_prob(value)) + jnp.sum(jacobian)
-    return total
 
 
 @lazy_jit

@@ -37,7 +37,7 @@ from relpref.linalg import (
     real,
 )
 from relpref.linalg.arrays import namespace
-from relpref.linalg.covariance import Pulls, joined
+from relpref.linalg.covariance import Pulls, joined, root_of
 
 
 class Features(NamedTuple):
@@ -81,10 +81,16 @@ class KernelCovariance(Covariance):
 
     kernel: Any
     values: Mapping[str, Any]
-    scale: Any
+    amplitude: Any  # a of a² K
+
+    @property
+    def scale(self) -> Any:
+        """The factor a² of the kernel."""
+        return self.amplitude * self.amplitude
 
     def scaled(self, factor: Any) -> Any:
-        return replace(self, scale=factor * self.scale)  # type: ignore[type-var]
+        amplitude = root_of(factor) * self.amplitude
+        return replace(self, amplitude=amplitude)  # type: ignore[type-var]
 
     @property
     @abstractmethod
@@ -114,8 +120,8 @@ class KernelCovariance(Covariance):
     def pull(self, weights: Any) -> Pulls:
         slopes = self._applied(self.kernel.pull, weights)
         of_values: Pulls = {(name,): self.scale * slopes[name] for name in self.values}
-        total = namespace(weights).vdot(weights, self._unit())
-        return {("scale",): total, **joined(of_values, "values")}
+        total = 2 * self.amplitude * namespace(weights).vdot(weights, self._unit())
+        return {("amplitude",): total, **joined(of_values, "values")}
 
     def matmul(self, vectors: Any) -> Any:
         return self.without_matrix.matmul(vectors)
@@ -139,7 +145,7 @@ class GraphCovariance(KernelCovariance):
     graph: Any
     values: Mapping[str, Any]
     normalize: bool = field(metadata={"static": True})
-    scale: Any = 1.0
+    amplitude: Any = 1.0
 
     depends_on_others = True
 
@@ -152,7 +158,7 @@ class GraphCovariance(KernelCovariance):
 
     def at(self, values: Mapping[str, Any]) -> "GraphCovariance":
         """The covariance at other hyperparameters of the kernel, not scaled."""
-        return replace(self, values=values, scale=1.0)
+        return replace(self, values=values, amplitude=1.0)
 
     @cached_property
     def without_matrix(self) -> Covariance:
@@ -175,7 +181,7 @@ class AttributeCovariance(KernelCovariance):
     kernel: Any
     attributes: Any
     values: Mapping[str, Any]
-    scale: Any = 1.0
+    amplitude: Any = 1.0
 
     @property
     def size(self) -> int:
@@ -314,9 +320,8 @@ class RegularizedLaplacian:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``range``, a scalar."""
-        return {
-            "range": dist.LogNormal(0.5 * jnp.log(10.0 / real(graph.reference.mean_degree)), 1.0)
-        }
+        degree = real(graph.reference.mean_degree)
+        return {"range": dist.LogNormal(0.5 * namespace(degree).log(10.0 / degree), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Dense:
         return _spectral(graph, partial(_regularized, range), normalize)
@@ -385,7 +390,8 @@ class Diffusion:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``time``, a scalar."""
-        return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
+        degree = real(graph.reference.mean_degree)
+        return {"time": dist.LogNormal(-namespace(degree).log(degree), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Dense:
         return _spectral(graph, partial(_heat, time), normalize, True)
@@ -524,7 +530,7 @@ class GaussianProcess(TreeDistribution):
 
     @property
     def mean(self) -> Array:
-        return jnp.zeros(self.event_shape)
+        return np.zeros(self.event_shape)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw vectors, shape ``sample_shape + (n,)``."""

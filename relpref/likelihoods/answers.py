@@ -149,16 +149,15 @@ class _Noisy:
 
     def value(self, answers: Comparisons) -> "Array":
         """The probability; or the strength, 0 for a tie; or 1."""
-        import jax.numpy as jnp
-
         from relpref.linalg import real
+        from relpref.linalg.arrays import namespace
 
         if answers.probability is not None:
             return real(answers.probability)
         if answers.strength is not None:
-            return jnp.asarray(answers.strength)
-        won = jnp.ones(answers.winner.shape, jnp.int32)
-        return won if answers.tie is None else jnp.where(answers.tie, 0, won)
+            return answers.strength
+        won = np.ones(answers.winner.shape, np.int32)
+        return won if answers.tie is None else namespace(answers.tie).where(answers.tie, 0, won)
 
     def seen(self, answers: Comparisons, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Scale, shift and lapse of a `Comparison`; neutral where a column is missing."""

@@ -262,3 +262,10 @@ def _crossings(fallen: Callable[[Array], Array], high: Array) -> Array:
 
     start = (1e-7 * high, high, xp.full_like(high, least), xp.full_like(high, xp.inf))
     return fori_loop(_HALVED, step, start)[1]
+
+
+def knows_derivatives(likelihood: Any) -> bool:
+    """Whether moments and derivatives are NumPy's: a class from outside may need JAX."""
+    each = getattr(likelihood, "each", likelihood)
+    single = getattr(each, "single", each)
+    return hasattr(likelihood, "pull") and not getattr(single, "copied", True)

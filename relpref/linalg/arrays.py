@@ -24,6 +24,11 @@ def on_host(*trees: Any) -> bool:
     return not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(trees))
 
 
+def traced(*trees: Any) -> bool:
+    """Whether JAX traces any of the leaves."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
 def namespace(*arrays: Any) -> Any:
     """``numpy``, or ``jax.numpy`` where one of the arrays is JAX's."""
     for array in arrays:

@@ -47,8 +47,16 @@ def at_path(tree: Any, path: tuple[str, ...]) -> Any:
         if isinstance(tree, Mapping):
             tree = tree[name]
         else:
-            tree = tree[int(name)] if isinstance(tree, tuple) else getattr(tree, name)
+            tree = tree[int(name)] if name.isdigit() else getattr(tree, name)
     return tree
+
+
+def root_of(factor: Any) -> Any:
+    """Square root of a number.
+
+    It is a float where JAX does not trace it: what NumPy computes stays in double precision.
+    """
+    return jnp.sqrt(factor) if isinstance(factor, jax.core.Tracer) else float(factor) ** 0.5
 
 
 def joined(slopes: Pulls, *start: str) -> Pulls:
@@ -361,8 +369,7 @@ class LowRank(Covariance):
         return {("factor",): 2 * weights @ self.factor}
 
     def scaled(self, factor: Any) -> "LowRank":
-        root = jnp.sqrt(factor) if isinstance(factor, jax.core.Tracer) else np.sqrt(float(factor))
-        return replace(self, factor=root * self.factor)
+        return replace(self, factor=root_of(factor) * self.factor)
 
 
 class ConstantRows(Covariance):
@@ -379,14 +386,19 @@ class ConstantRows(Covariance):
         return float(self.row_sum) / self.size
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=("scale",), meta_fields=("size",))
+@partial(jax.tree_util.register_dataclass, data_fields=("amplitude",), meta_fields=("size",))
 @dataclass(frozen=True, eq=False)
 class Identity(ConstantRows):
-    """scale I: ``size`` independent values of one variance."""
+    """a² I: ``size`` independent values of one sd, the ``amplitude`` a."""
 
     sparse_inverse: ClassVar[bool] = True
     size: int
-    scale: Any = 1.0
+    amplitude: Any = 1.0
+
+    @property
+    def scale(self) -> Any:
+        """The variance a²."""
+        return self.amplitude * self.amplitude
 
     def matmul(self, vectors: Any) -> Any:
         return self.scale * vectors
@@ -398,12 +410,10 @@ class Identity(ConstantRows):
         return self.scale * namespace(self.scale).eye(self.size)
 
     def pull(self, weights: Any) -> Pulls:
-        return {("scale",): namespace(weights).trace(weights)}
+        return {("amplitude",): 2 * self.amplitude * namespace(weights).trace(weights)}
 
     def scaled(self, factor: Any) -> "Identity":
-        # As a float where JAX does not trace it: what NumPy computes stays in double precision.
-        number = factor if isinstance(factor, jax.core.Tracer) else float(factor)
-        return replace(self, scale=number * self.scale)
+        return replace(self, amplitude=root_of(factor) * self.amplitude)
 
     def inverse(self) -> Any:
         """K⁻¹ as a scipy CSR array."""

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse.linalg
 from jax import Array
+from jax.dtypes import canonicalize_dtype
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, svd
 
 from relpref.errors import DataError
 from relpref.limits import JITTERS, require_memory
-from relpref.linalg.arrays import factorize
+from relpref.linalg.arrays import factorize, namespace
 
 Floats = NDArray[np.float64]
 
@@ -104,11 +105,14 @@ def nearest_semidefinite(matrix: ArrayLike) -> Floats:
     return root @ root.T
 
 
-def real(values: Any) -> jax.Array:
-    """Array of JAX's default float type: float64 inside ``enable_x64`` and float32 outside."""
+def real(values: Any) -> Any:
+    """Array of JAX's default float type: float64 inside ``enable_x64`` and float32 outside.
+
+    Arrays of NumPy stay NumPy's.
+    """
     # The dtype is named because ``jnp.asarray`` alone may hand back the float64 version of an array
     # that was a constant of a program compiled in double precision before.
-    return jnp.asarray(values, dtype=float)
+    return namespace(values).asarray(values, dtype=canonicalize_dtype(float))
 
 
 def symmetric_lu(matrix: Any) -> Any:

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -33,6 +34,7 @@ from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.labels import Link, bernoulli
 from relpref.likelihoods.tilted import INTEGRATED
 from relpref.linalg import Covariance, Identity, NamedSum, real
+from relpref.linalg.arrays import namespace
 
 Priors = Mapping[str, dist.Distribution]
 
@@ -91,20 +93,18 @@ class Hyperparameters:
             attributes = real(
                 data.standardized_attributes() if standardize and not unscaled else data.attributes
             )
-            # a² K_a (XPGP eq. 1)
-            scale = (
-                1.0 if unit else jnp.square(self.sample(f"{prefix}attributes_amplitude", amplitude))
-            )
+            # a of a² K_a (XPGP eq. 1)
+            size = 1.0 if unit else self.sample(f"{prefix}attributes_amplitude", amplitude)
             values = {
                 key: self.sample(f"{prefix}attributes_{key}", prior)
                 for key, prior in kernel.parameters(data.attributes.shape[1]).items()
             }
-            parts["attributes"] = AttributeCovariance(kernel, attributes, values, scale)
+            parts["attributes"] = AttributeCovariance(kernel, attributes, values, size)
         for name, graph_kernel in relation_kernels.items():
-            # g² K_r (XPGP eq. 2)
-            graph = data.relations[name]
-            amplitude = None if unit and not parts else f"{prefix}{name}_amplitude"
-            scale = jnp.square(self.sample(amplitude, ADDED_AMPLITUDE_PRIOR)) if amplitude else 1.0
+            # g of g² K_r (XPGP eq. 2)
+            graph, site = data.relations[name], f"{prefix}{name}_amplitude"
+            alone = unit and not parts
+            size = 1.0 if alone else self.sample(site, ADDED_AMPLITUDE_PRIOR)
             try:
                 values = {
                     key: self.sample(f"{prefix}{name}_{key}", prior)
@@ -112,7 +112,7 @@ class Hyperparameters:
                 }
             except DataError as error:
                 raise DataError(f"relation {name!r}: {error}") from None
-            parts[name] = GraphCovariance(graph_kernel, graph, values, normalize, scale)
+            parts[name] = GraphCovariance(graph_kernel, graph, values, normalize, size)
         return parts
 
     def check_all_used(self) -> None:
@@ -139,8 +139,8 @@ def sample_preferences(
     """
     if individual:  # b² I
         prior = ADDED_AMPLITUDE_PRIOR if parts else AMPLITUDE_PRIOR
-        scale = jnp.square(hyperparameters.sample(f"{INDIVIDUAL}_amplitude", prior))
-        parts = {**parts, INDIVIDUAL: Identity(data.attributes.shape[0]).scaled(scale)}
+        amplitude = hyperparameters.sample(f"{INDIVIDUAL}_amplitude", prior)
+        parts = {**parts, INDIVIDUAL: Identity(data.attributes.shape[0], amplitude)}
     model, answers = answer_model(likelihood), data.comparisons
     values: dict[str, Array] = {}
     for site, prior in model.parameters(answers).items():
@@ -178,16 +178,15 @@ def group_gaps(answers: Comparisons, sd: Array) -> Array:
 
     Each item of a group has an independent value, and the difference of two has this sd.
     """
-    values = dist.Normal(0.0, NOISE * sd).expand([answers.num_effects]).to_event(1)
+    values = dist.Normal(0.0, sd).expand([answers.num_effects]).to_event(1)
     effect = numpyro.sample("group_effect", values, infer={INTEGRATED: True})
-    number = jnp.asarray(answers.effects)
-    seen = jnp.where(number >= 0, effect[number], 0.0)
+    seen = effect[answers.effects] * np.where(answers.effects >= 0, NOISE, 0.0)
     return seen[:, 0] - seen[:, 1]
 
 
 def repeated(count: ArrayLike) -> handlers.scale:
     """Count each row of a plate ``count`` times, as that many identical answers."""
-    return handlers.scale(scale=jnp.asarray(count))
+    return handlers.scale(scale=namespace(count).asarray(count))
 
 
 # Normal with sd 2: from one class in forty to forty of one, before any feature is looked at.
