@@ -321,7 +321,7 @@ class Question:
                 quadratic = np.sum(mean * (pull[rows] + rest) + rest * response, axis=1)
                 integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
             mean, variance = moments[:, :-1]
-            prior, at_cavity, _ = on_host(program, {})
+            prior, at_cavity, *_ = on_host(program, {})
             around = Marginals(mean, variance, np.zeros(()))
             cavity, power = cavities_of_answers(counts, prior.power, sites, around)
             sites = Sites(*(power * each for each in sites))

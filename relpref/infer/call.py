@@ -22,6 +22,7 @@ from relpref.infer.gaussians import is_gaussian, mean_of
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
+from relpref.linalg.arrays import namespace
 from relpref.skeleton import Skeleton
 
 Values = dict[str, Any]
@@ -81,8 +82,9 @@ class Call:
             if site["name"] in raw:
                 return biject_to(site["fn"].support)(raw[site["name"]])
             left_out = site["name"] not in values and is_integrated(site)
-            return mean_of(site["fn"]) if left_out else None
+            return xp.asarray(mean_of(site["fn"])) if left_out else None
 
+        xp = namespace(*arrays)  # a program cannot index arrays of NumPy by what JAX traces
         raw, quantiles = unconstrained or {}, standard or {}
         model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
         model = handlers.substitute(model, substitute_fn=place)

@@ -206,7 +206,7 @@ def on_host(program: Program, unconstrained: Values) -> OnHost:
 def _filled(program: Program, unconstrained: Values) -> OnHost:
     """The program by its template."""
     assert program.template is not None
-    filled = program.template.at(unconstrained)
+    filled = program.template.at(unconstrained, program.fixed)
     reading = filled.reading
     answers = reading.observations, reading.offset
 
@@ -219,8 +219,10 @@ def _filled(program: Program, unconstrained: Values) -> OnHost:
         more = _slope(shape, unconstrained, wide, False)
         return {name: slope + np.asarray(more[name]) for name, slope in result.items()}
 
+    prior = prior_of(program, reading)
+    prior = prior._replace(gaussian=jax.tree.map(np.asarray, prior.gaussian))
     moments, slopes = partial(tilted, *answers), partial(slopes_of_answers, *answers)
-    return OnHost(prior_of(program, reading), moments, slopes, gradient)
+    return OnHost(prior, moments, slopes, gradient)
 
 
 def _sizes(program: Program) -> dict[str, int]:
@@ -328,7 +330,9 @@ def _evaluate(
     """Sites and evidence, see `evaluate`, in one compiled function."""
     reading = program.read(unconstrained)
     prior = prior_of(program, reading)
-    prior = prior._replace(blocks=dense_blocks(program.layout, prior.covariance))
+    counts, power = jnp.asarray(prior.counts), jnp.asarray(prior.power)
+    blocks = dense_blocks(program.layout, prior.covariance)
+    prior = prior._replace(blocks=blocks, counts=counts, power=power)
     problem = prepared(program, reading, prior, dual)
     result = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, result, prior)

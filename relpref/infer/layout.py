@@ -147,7 +147,7 @@ class Layout:
 
     def unravel(self, vector: Array) -> Values:
         """Cut the joint latent vector into its sites."""
-        return {name: jnp.reshape(vector[self.slices[name]], shape) for name, shape in self.latents}
+        return {name: vector[self.slices[name]].reshape(shape) for name, shape in self.latents}
 
 
 class Reading(NamedTuple):

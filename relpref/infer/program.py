@@ -8,7 +8,7 @@ refused by name, before anything is computed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -42,7 +42,7 @@ from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.powers import knows_derivatives
 from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal
-from relpref.linalg.arrays import traced
+from relpref.pytree import Untraced
 from relpref.registry import unbound
 
 # Tolerance of the affinity check, relative to the predictors probed; the probes are float64.
@@ -76,6 +76,8 @@ class Program:
     # Hyperparameters in plates that are at their maximum, and the site of the scale of each, see
     # `relpref.infer.plates.learned`.
     scales: tuple[tuple[str, str], ...] = field(default=(), metadata={"static": True})
+    # Templates by layout and names of fixed hyperparameters.
+    kept: Untraced = field(default_factory=lambda: Untraced({}), metadata={"static": True})
 
     @classmethod
     def of(
@@ -165,19 +167,30 @@ class Program:
         shape = replace(shape, arrow=None)
         return cls(call, layout, arrays, shape.fixed, shape.medians, rows, counts[:m], arrow, shape)
 
-    @cached_property
+    @property
     def template(self) -> Template | None:
-        """Where its numbers come from; None where JAX has to run it."""
+        """Where its numbers come from; None where JAX has to run it.
+
+        It is the same at other values of the hyperparameters, and kept.
+        """
+        key, kept = (self.layout, frozenset(self.fixed)), self.kept.content
+        if kept.get(key, (None,))[0] is not self.arrays:
+            kept[key] = self.arrays, self._template()
+        template: Template | None = kept[key][1]
+        return template
+
+    def _template(self) -> Template | None:
         layout = self.layout
         plain = layout.constant_projection and not layout.quadrature and self.members is None
-        if self.rows is None or not plain or traced(self.arrays, self.fixed):
+        if self.rows is None or not plain or not all(site.portable for site in survey(self.call)):
             return None
-        if not all(site.portable for site in survey(self.call)):
-            return None
-        template = Template.of(self.call, layout, self.arrays, self.fixed, self.rows)
+        shapes = dict(layout.hyperparameters)
+        shapes |= {name: np.shape(value) for name, value in self.fixed.items()}
+        template = Template.of(self.call, layout, self.arrays, self.rows, shapes)
         observations = template.places.reading.observations
-        direct = all(knows_derivatives(each.likelihood) for each in observations)
-        return template if direct else None
+        return (
+            template if all(knows_derivatives(each.likelihood) for each in observations) else None
+        )
 
     @property
     def compiled(self) -> "Program":

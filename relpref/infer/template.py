@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
+from relpref.errors import UnsupportedProgramError
 from relpref.infer.call import Call, Values
 from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.layout import Layout, Observation, Reading, joined_rows, shared_noise
@@ -38,11 +39,13 @@ class Numbers(NamedTuple):
 
 
 def _numbers(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, theta: Values
-) -> tuple[Numbers, dict[str, Form | None]]:
-    """The numbers at hyperparameters on their supports, and the forms of their priors."""
-    origin = layout.unravel(np.zeros(layout.num_latents))
-    sites = call.trace(arrays, {**fixed, **origin, **theta})
+    call: Call, layout: Layout, arrays: tuple[Any, ...], values: Values, origin: Array
+) -> tuple[Numbers, dict[str, Form]]:
+    """The numbers at values of all hyperparameters, and the forms of their priors.
+
+    The latents, of 0, are the ``origin``. A prior has no form where JAX alone knows it.
+    """
+    sites = call.trace(arrays, {**values, **layout.unravel(origin)})
     parts = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
     observations = tuple(Observation.of(sites[name]) for name in layout.observed)
     noise = [kind.sd for kind in shared_noise(observations)]
@@ -57,9 +60,10 @@ def _numbers(
         log_prior=None,
         noise=tuple(noise),
     )
-    forms = {name: form_of(sites[name]["fn"]) for name in theta}
-    priors = {name: form[1] for name, form in forms.items() if form is not None}
-    return Numbers(reading, priors), {name: form and form[0] for name, form in forms.items()}
+    forms = {name: form_of(sites[name]["fn"]) for name, _ in layout.hyperparameters}
+    known = {name: form for name, form in forms.items() if form is not None}
+    priors = {name: parameters for name, (_, parameters) in known.items()}
+    return Numbers(reading, priors), {name: form for name, (form, _) in known.items()}
 
 
 def _is_graph(node: Any) -> bool:
@@ -69,15 +73,10 @@ def _is_graph(node: Any) -> bool:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _computed(
-    call: Call,
-    layout: Layout,
-    places: tuple[int, ...],
-    arrays: tuple[Any, ...],
-    fixed: Values,
-    theta: Values,
+    call: Call, layout: Layout, places: tuple[int, ...], arrays: tuple[Any, ...], values: Values
 ) -> list[Array]:
     """The numbers at some places."""
-    numbers, _ = _numbers(call, layout, arrays, fixed, theta)
+    numbers, _ = _numbers(call, layout, arrays, values, jnp.zeros(layout.num_latents))
     leaves = jax.tree.leaves(numbers, is_leaf=_is_graph)
     return [leaves[place] for place in places]
 
@@ -89,12 +88,15 @@ def _pulled(
     places: tuple[int, ...],
     arrays: tuple[Any, ...],
     fixed: Values,
-    theta: Values,
+    values: Values,
     slopes: list[Array],
 ) -> Values:
     """Derivatives in hyperparameters, from those in the numbers at some places."""
-    back = jax.vjp(partial(_computed, call, layout, places, arrays, fixed), theta)[1]
-    return back(slopes)[0]
+
+    def computed(values: Values) -> list[Array]:
+        return _computed(call, layout, places, arrays, {**fixed, **values})
+
+    return jax.vjp(computed, values)[1](slopes)[0]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -102,7 +104,7 @@ def _prior(
     call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, raw: Values
 ) -> tuple[Values, Array]:
     """Hyperparameters on their supports, and the log density of the unconstrained ones."""
-    origin = layout.unravel(np.zeros(layout.num_latents))
+    origin = layout.unravel(jnp.zeros(layout.num_latents))
     sites = call.trace(arrays, {**fixed, **origin}, unconstrained=raw)
     return {name: sites[name]["value"] for name in raw}, log_prior(sites, raw)
 
@@ -138,25 +140,30 @@ class Template:
     call: Call
     layout: Layout
     arrays: tuple[Any, ...]
-    fixed: Values
     rows: SparseRows
     structure: Any  # of `Numbers`
     leaves: tuple[Any, ...]  # constants, and what JAX traced in other places
     sites: Mapping[int, str]  # hyperparameters by their places
     computed: Mapping[int, tuple[int, ...]]  # shapes of computed numbers by their places
-    forms: Mapping[str, Form] | None  # None: JAX is needed for a prior
+    forms: Mapping[str, Form]  # of priors; without those that JAX alone knows
 
     @classmethod
     def of(
-        cls, call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, rows: SparseRows
+        cls,
+        call: Call,
+        layout: Layout,
+        arrays: tuple[Any, ...],
+        rows: SparseRows,
+        shapes: Mapping[str, tuple[int, ...]],
     ) -> "Template":
-        """Run a program with tracers."""
+        """Run a program with tracers for hyperparameters of these shapes."""
         made: list[Template] = []
+        given, origin = arrays, np.zeros(layout.num_latents)
 
-        def record(theta: Values) -> None:
-            numbers, forms = _numbers(call, layout, arrays, fixed, theta)
+        def record(values: Values, arrays: tuple[Any, ...], origin: Array) -> None:
+            numbers, forms = _numbers(call, layout, arrays, values, origin)
             leaves, structure = jax.tree.flatten(numbers, is_leaf=_is_graph)
-            names = {id(tracer): name for name, tracer in theta.items()}
+            names = {id(tracer): name for name, tracer in values.items()}
             sites, computed = {}, {}
             for at, leaf in enumerate(leaves):
                 if id(leaf) in names:
@@ -165,15 +172,15 @@ class Template:
                     computed[at] = tuple(leaf.shape)
                 elif isinstance(leaf, jax.Array):
                     leaves[at] = np.asarray(leaf)
-            known = {name: form for name, form in forms.items() if form is not None}
-            parts = structure, tuple(leaves), sites, computed
-            every = known if len(known) == len(forms) else None
-            made.append(cls(call, layout, arrays, fixed, rows, *parts, every))
+            parts = structure, tuple(leaves), sites, computed, forms
+            made.append(cls(call, layout, given, rows, *parts))
 
-        shapes = {
-            name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in layout.hyperparameters
-        }
-        jax.eval_shape(record, shapes)
+        values = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in shapes.items()}
+        try:
+            jax.eval_shape(partial(record, arrays=arrays, origin=origin), values)
+        except (TypeError, UnsupportedProgramError, ValueError):
+            # It may do with its arguments what JAX alone can do.
+            jax.eval_shape(record, values, arrays, origin)
         return made[0]
 
     @cached_property
@@ -186,26 +193,25 @@ class Template:
     def answers_move(self) -> bool:
         """Whether likelihoods, predictors or noise depend on hyperparameters."""
         reading = self.places.reading
-        parts = jax.tree.leaves((reading.observations, reading.noise, reading.offset))
-        return any(place in self.sites or place in self.computed for place in parts)
+        parts = (reading.observations, reading.noise, reading.offset, reading.location)
+        return any(at in self.sites or at in self.computed for at in jax.tree.leaves(parts))
 
-    def at(self, unconstrained: Values) -> "Filled":
-        """The program at unconstrained hyperparameters."""
-        given = self.call, self.layout, self.arrays, self.fixed
+    def at(self, unconstrained: Values, fixed: Values) -> "Filled":
+        """The program at unconstrained hyperparameters, and others fixed on their supports."""
         raw = {name: np.asarray(value) for name, value in unconstrained.items()}
         mapped: dict[str, Mapped] = {}
-        if self.forms is None:
-            values, total = jax.tree.map(np.asarray, _prior(*given, raw))
-        else:
-            mapped = {name: self.forms[name].map(each) for name, each in raw.items()}
+        if raw.keys() <= self.forms.keys():
+            mapped = {name: self.forms[name].map(value) for name, value in raw.items()}
             values = {name: each.value for name, each in mapped.items()}
             total = sum(float(np.sum(each.log_slope)) for each in mapped.values())
-        leaves = list(self.leaves)
+        else:
+            given = self.call, self.layout, self.arrays, fixed
+            values, total = jax.tree.map(np.asarray, _prior(*given, raw))
+        leaves, every = list(self.leaves), {**fixed, **values}
         for at, name in self.sites.items():
-            leaves[at] = values[name]
+            leaves[at] = every[name]
         if self.computed:
-            call, layout, *rest = given
-            numbers = _computed(call, layout, tuple(self.computed), *rest, values)
+            numbers = _computed(self.call, self.layout, tuple(self.computed), self.arrays, every)
             for at, number in zip(self.computed, numbers, strict=True):
                 leaves[at] = np.asarray(number)
         reading, priors = self.structure.unflatten(leaves)
@@ -226,7 +232,7 @@ class Template:
             log_prior=total,
             noise=tuple(np.broadcast_to(sd, offset.shape) for sd in reading.noise),
         )
-        return Filled(self, raw, reading, mapped, slopes)
+        return Filled(self, raw, fixed, reading, mapped, slopes)
 
 
 class Filled(NamedTuple):
@@ -234,6 +240,7 @@ class Filled(NamedTuple):
 
     template: Template
     unconstrained: Values
+    fixed: Values
     reading: Reading
     mapped: Mapping[str, Mapped]  # of each hyperparameter; empty where JAX is needed for a prior
     # Derivatives of the log prior, by hyperparameters and places of numbers.
@@ -259,14 +266,14 @@ class Filled(NamedTuple):
                 shape = computed[place].shape
                 computed[place] = computed[place] + summed_to(np.asarray(slope), shape)
         given = template.call, template.layout
-        rest = template.arrays, template.fixed
+        rest = template.arrays, self.fixed
         if computed:
             back = _pulled(*given, tuple(computed), *rest, values, list(computed.values()))
             total = {name: slope + np.asarray(back[name]) for name, slope in total.items()}
-        if template.forms is None:
-            back = _pulled_by_prior(*given, *rest, self.unconstrained, total)
-            return {name: np.asarray(slope) for name, slope in back.items()}
-        return {
-            name: slope * self.mapped[name].slope + self.mapped[name].slope_of_log
-            for name, slope in total.items()
-        }
+        if self.mapped or not values:
+            return {
+                name: slope * self.mapped[name].slope + self.mapped[name].slope_of_log
+                for name, slope in total.items()
+            }
+        back = _pulled_by_prior(*given, *rest, self.unconstrained, total)
+        return {name: np.asarray(slope) for name, slope in back.items()}

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -180,7 +179,8 @@ def group_gaps(answers: Comparisons, sd: Array) -> Array:
     """
     values = dist.Normal(0.0, sd).expand([answers.num_effects]).to_event(1)
     effect = numpyro.sample("group_effect", values, infer={INTEGRATED: True})
-    seen = effect[answers.effects] * np.where(answers.effects >= 0, NOISE, 0.0)
+    number = answers.effects
+    seen = effect[number] * namespace(number).where(number >= 0, NOISE, 0.0)
     return seen[:, 0] - seen[:, 1]
 
 
