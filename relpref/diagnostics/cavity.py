@@ -20,12 +20,12 @@ from scipy.special import logsumexp
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of, offset_and_noise
+from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of
 from relpref.infer.call import Values, survey
-from relpref.infer.evidence import known_sites, log_of_sites, on_host
+from relpref.infer.evidence import log_of_sites, on_host
 from relpref.infer.gradient import tilted
 from relpref.infer.joint import joint_on_host
-from relpref.infer.layout import Observation, Reading
+from relpref.infer.layout import Observation, Reading, known_sites
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Cavity, Sites, cavities, cavities_of_answers
@@ -241,11 +241,11 @@ class Question:
         weights, (precision, shift) = [], np.zeros((2, *self.components.precision.shape))
         for at, part in enumerate(self._parts()):
             here = program.at(part.moving)
-            location, offset, _ = map(np.asarray, offset_and_noise(here))
-            value = program.rows.apply(np.asarray(part.location) - location)
-            joint = joint_on_host(arrow, here, {}, lambda points: points)
+            prior = here.on_host().prior
+            value = program.rows.apply(np.asarray(part.location) - prior.location)
+            joint = joint_on_host(arrow, here, {})
             around, alone = joint.at(value), joint.alone
-            moments = _tilted(here, value + offset, 1 - alone)
+            moments = _tilted(here, value + prior.offset, 1 - alone)
             precision[at] = alone * np.asarray(moments.curvature)
             weights.append(joint.weights(0 * value, around.second))
             slope = alone * np.asarray(moments.gradient) + around.slope
@@ -270,7 +270,8 @@ class Question:
         apart = np.full((len(self.weights), 3, len(self.block) + 1), np.nan)  # with padding
         self._list_scores = np.where(arrow.kinds[0].group >= 0, 0.0, apart[:, 0, :-1])
         for at, part in enumerate(self._parts()):
-            location, offset, sds = map(np.array, offset_and_noise(program.at(part.moving)))
+            prior = program.at(part.moving).on_host().prior
+            location, offset, sds = prior.location, prior.offset, np.array(prior.noise)
             scale = sds[0] / NOISE if gumbel else None
             sds[:1] *= not gumbel
             part = part._replace(location=part.location - location)
@@ -306,7 +307,7 @@ class Question:
         counts = self._counts
         for total, part, blocks in zip(leaving, self._parts(), self._blocks, strict=True):
             program = self._program.at(part.moving)
-            offset = np.asarray(offset_and_noise(program)[1])
+            offset = program.on_host().prior.offset
             sites = Sites(part.precision, part.shift)
             precision, pull, start = (
                 np.append(each, 0.0) for each in (counts * sites[0], counts * sites[1], offset)

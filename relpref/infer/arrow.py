@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
@@ -32,7 +31,6 @@ from scipy.sparse.csgraph import connected_components
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Factorised, LatentSpace, Marginals
-from relpref.lazy_jit import lazy_jit
 from relpref.linalg import require_memory
 from relpref.linalg.arrays import Array, namespace
 
@@ -474,16 +472,6 @@ def _times(blocks: Array | Thin, vectors: Array) -> Array:
 
 def _seen(factor: Array, vectors: Array) -> Array:
     return _times(factor.swapaxes(1, 2), vectors)
-
-
-@lazy_jit
-def offset_and_noise(program: Any) -> tuple[Array, Array, Array]:
-    """Prior mean, predictors there and sds of the noise that rows share.
-
-    Their shapes are (n,), (m,) and (kinds, m).
-    """
-    reading = program.read()
-    return reading.location, reading.offset, jnp.stack(reading.noise)
 
 
 def pull_of_noise(

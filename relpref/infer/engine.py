@@ -255,8 +255,8 @@ class GaussianEngine:
     def _read(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], fixed: Mapping[str, Any] | None
     ) -> Program:
-        program = Program.of(self.program, args, kwargs, fixed, padding=True)
-        for site in survey(program.compiled.call):
+        program = Program.of(self.program, args, kwargs, fixed)
+        for site in survey(program.call):
             reason = site.without_mode if self.at_mode else site.without_moments
             if reason is not None:
                 raise UnsupportedProgramError(

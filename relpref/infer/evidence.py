@@ -3,7 +3,7 @@
 They are computed for any engine; that of expectation propagation is here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -22,9 +22,6 @@ from relpref.infer.gradient import (
     along,
     bends,
     dual_vector,
-    filled,
-    filled_slopes,
-    powers,
     slopes_of_answers,
     slopes_of_answers_at,
     slopes_of_noise,
@@ -33,18 +30,17 @@ from relpref.infer.gradient import (
 )
 from relpref.infer.host_space import HostSpace
 from relpref.infer.joint import joint_of, joint_on_host
-from relpref.infer.layout import Layout, Observation, Reading, joined_rows
+from relpref.infer.layout import Layout, Prior, Reading, prior_of
 from relpref.infer.program import Program
 from relpref.infer.rows import DenseRows
-from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites, by_rows, cavities, run
+from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites, by_rows, cavities, run
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods import TiltedMoments, is_log_concave
+from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.powers import knows_derivatives
-from relpref.linalg import BlockDiagonal, Covariance, Dense
-from relpref.linalg.arrays import Array, block_diagonal, namespace, summed_to, traced
+from relpref.linalg import BlockDiagonal, Dense
+from relpref.linalg.arrays import Array, block_diagonal, namespace, traced
 from relpref.linalg.arrays import on_host as on_host_arrays
-from relpref.linalg.covariance import at_path
 from relpref.result import CODES, Result
 
 Floats = NDArray[np.float64]
@@ -100,25 +96,6 @@ Moments = Callable[..., TiltedMoments]
 Approximate = Callable[[Problem, Sites, Any, Any], Approximation]
 
 
-class Prior(NamedTuple):
-    """The arrays that the algebra needs from a program at given hyperparameters."""
-
-    hyperparameters: Values  # as in `Evidence`
-    location: Array
-    offset: Array  # the predictors at the prior mean, shape (m,)
-    log_prior: Array
-    covariance: BlockDiagonal  # K, with all values of padded data
-    blocks: dict[str, dict[str, Array]]
-    gaussian: Known | None  # sites of rows whose likelihood is Gaussian
-    log_concave: Array  # of each row, shape (m,)
-    counts: Array
-    power: Array  # of each row's likelihood, see `relpref.infer.gradient.powers`
-    noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
-    projection: Array | None = None  # A, shape (m, n), unless the program has it
-    # Likelihoods and values of the answers, where JAX sees all that they consist of.
-    observations: tuple[Observation, ...] = ()
-
-
 def evaluate(
     approximate: Approximate,
     program: Program,
@@ -143,10 +120,10 @@ def evaluate(
         return _evaluate(*arguments, tolerance, max_sweeps, whole)
     unconstrained, sites = jax.tree.map(np.asarray, (unconstrained, sites))
     with np.errstate(all="ignore"):
-        shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
+        n, m = program.layout.num_latents, program.layout.num_rows
         prior, moments, slopes, gradient = on_host(program, unconstrained)
         prior = prior._replace(blocks=dense_blocks(program.layout, prior.covariance))
-        rows: Any = program.rows if prior.projection is None else DenseRows(prior.projection)
+        rows: Any = prior.projection or program.rows
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(
             block_diagonal(total(prior.blocks[site]) for site in program.layout.slices)
@@ -161,14 +138,12 @@ def evaluate(
             space = space if program.layout.joint else with_noise(space, arrow, noise)
 
         def bending(value: Array) -> Array:
-            return np.asarray(_bends(shape, unconstrained, filled(value, _sizes(shape)["m"])))[:m]
+            return np.asarray(_bends(program, unconstrained, value))
 
         dear = (m if dual else n) > _CHEAP
         joint = None
         if program.layout.joint and arrow is not None:
-            joint = joint_on_host(
-                arrow, shape, unconstrained, lambda array: filled(array, _sizes(shape)["m"])
-            )
+            joint = joint_on_host(arrow, program, unconstrained)
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
         power = (prior.power,) if program.layout.repeated else ()
         problem = Problem(space, rows, *answers, bending, joint, dear, power, slopes)
@@ -179,13 +154,13 @@ def evaluate(
         if with_gradient and whole:
             evidence = evidence._replace(gradient=jax.tree.map(np.zeros_like, unconstrained))
         elif with_gradient:
-            given = slopes_of(program, problem, result, prior, evidence.alpha, covariance)
+            given = slopes_of(program, problem, result, prior, evidence.alpha, covariance.matrix)
             evidence = evidence._replace(gradient=gradient(given))
     return evidence
 
 
 class OnHost(NamedTuple):
-    """A program at given hyperparameters, on arrays of NumPy and without padding."""
+    """A program at given hyperparameters, on arrays of NumPy."""
 
     prior: Prior
     moments: Moments
@@ -197,84 +172,32 @@ class OnHost(NamedTuple):
 
 def on_host(program: Program, unconstrained: Values) -> OnHost:
     """The program at unconstrained hyperparameters."""
-    template = program.template
-    return (
-        _compiled(program, unconstrained) if template is None else _filled(program, unconstrained)
+    filled = program.on_host(unconstrained)
+    prior = filled.prior
+    direct = prior.observations and all(
+        knows_derivatives(observation.likelihood) for observation in prior.observations
     )
 
+    def moments(*arrays: Array) -> TiltedMoments:
+        if direct:
+            return tilted(prior.observations, prior.offset, *arrays)
+        if prior.observations:
+            by_jax = _tilted(prior.observations, prior.offset, *arrays)
+        else:
+            by_jax = _tilted_by(program, unconstrained, *arrays)
+        return TiltedMoments(*map(np.asarray, by_jax))
 
-def _filled(program: Program, unconstrained: Values) -> OnHost:
-    """The program by its template."""
-    assert program.template is not None
-    filled = program.template.at(unconstrained, program.fixed)
-    reading = filled.reading
-    answers = reading.observations, reading.offset
+    def slopes(*arrays: Array) -> tuple[Any, ...]:
+        if direct:
+            return slopes_of_answers(prior.observations, prior.offset, *arrays)
+        return _slopes_by(program, unconstrained, *arrays)
 
     def gradient(slopes: Slopes) -> Values:
         result = filled.gradient(slopes.pulls)
         if not (slopes.surrogates and filled.template.answers_move):
             return result
-        shape = program.compiled
-        wide = filled_slopes(Slopes({}, slopes.surrogates), _sizes(shape))
-        more = _slope(shape, unconstrained, wide, False)
+        more = _slope(program, unconstrained, Slopes({}, slopes.surrogates), False)
         return {name: slope + np.asarray(more[name]) for name, slope in result.items()}
-
-    prior = prior_of(program, reading)
-    prior = prior._replace(gaussian=jax.tree.map(np.asarray, prior.gaussian))
-    moments, slopes = partial(tilted, *answers), partial(slopes_of_answers, *answers)
-    return OnHost(prior, moments, slopes, gradient)
-
-
-def _sizes(program: Program) -> dict[str, int]:
-    return {"n": program.layout.num_latents, "m": program.layout.num_rows}
-
-
-def _compiled(program: Program, unconstrained: Values) -> OnHost:
-    """The program by what JAX makes of it."""
-    shape, m = program.compiled, program.layout.num_rows
-    full = Prior(*jax.tree.map(np.asarray, _compiled_prior(shape, unconstrained)))
-    size = shape.layout.num_rows
-    direct = full.observations and all(
-        knows_derivatives(observation.likelihood) for observation in full.observations
-    )
-    prior = cut(full, program.layout)
-    if direct and size > m:
-        prior = prior._replace(observations=tuple(each.first(m) for each in full.observations))
-
-    def of_all(arrays: Sequence[Array], powers: Sequence[Array]) -> list[Any]:
-        spare = np.ones(size - m)
-        return [filled(array, size) for array in arrays] + [np.r_[n, spare] for n in powers]
-
-    def moments(mean: Array, variance: Array, *power: Array) -> TiltedMoments:
-        if direct:
-            return tilted(prior.observations, prior.offset, mean, variance, *power)
-        given = of_all((mean, variance), power)
-        if full.observations:
-            tilted_moments = _tilted(full.observations, full.offset, *given)
-        else:
-            tilted_moments = _tilted_by(shape, unconstrained, *given)
-        return TiltedMoments(*(np.asarray(moment)[:m] for moment in tilted_moments))
-
-    def slopes(*arrays: Array) -> tuple[Any, ...]:
-        if not direct:
-            return _slopes_by(shape, unconstrained, *of_all(arrays[:4], arrays[4:]))
-        pulls = slopes_of_answers(prior.observations, prior.offset, *arrays)
-        if size == m:
-            return pulls
-        (observation,) = full.observations
-
-        def whole(path: tuple[str, ...], slope: Array) -> Array:
-            """A slope of all rows of padded data; cut leaves have an entry for each row."""
-            sizes = [*slope.shape]
-            sizes[0 if program.members is None else 1] = size
-            leaf = at_path(observation.likelihood, path)
-            return summed_to(filled(slope, *sizes), np.shape(leaf))
-
-        return tuple({path: whole(path, slope) for path, slope in pull.items()} for pull in pulls)
-
-    def gradient(slopes: Slopes) -> Values:
-        wide = filled_slopes(slopes, _sizes(shape))
-        return jax.tree.map(np.asarray, _slope(shape, unconstrained, wide, True))
 
     return OnHost(prior, moments, slopes, gradient)
 
@@ -300,21 +223,6 @@ def total(parts: Mapping[str, Any]) -> Any:
     return reduce(add, parts.values())
 
 
-def cut(prior: Prior, layout: Layout) -> Prior:
-    """The prior of the latents and rows of a layout, without those of padded data."""
-    n, m, projection = layout.num_latents, layout.num_rows, prior.projection
-    return prior._replace(
-        location=prior.location[:n],
-        offset=prior.offset[:m],
-        gaussian=jax.tree.map(lambda array: array[:m], prior.gaussian),
-        log_concave=prior.log_concave[:m],
-        counts=prior.counts[:m],
-        power=prior.power[:m],
-        noise=tuple(sd[:m] for sd in prior.noise),
-        projection=None if projection is None else projection[:m, :n],
-    )
-
-
 @partial(jax.jit, static_argnums=(0, 2, 3))
 def _evaluate(
     approximate: Approximate,
@@ -329,7 +237,7 @@ def _evaluate(
 ) -> Evidence:
     """Sites and evidence, see `evaluate`, in one compiled function."""
     reading = program.read(unconstrained)
-    prior = prior_of(program, reading)
+    prior = prior_of(reading, True)
     counts, power = jnp.asarray(prior.counts), jnp.asarray(prior.power)
     blocks = dense_blocks(program.layout, prior.covariance)
     prior = prior._replace(blocks=blocks, counts=counts, power=power)
@@ -337,7 +245,7 @@ def _evaluate(
     result = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, result, prior)
     covariance = reading.covariance
-    given = slopes_of(program, problem, result, prior, evidence.alpha, covariance)
+    given = slopes_of(program, problem, result, prior, evidence.alpha, covariance.dense())
     slope = partial(_slope, program, unconstrained, given, True)
     if whole is None:
         return evidence._replace(gradient=slope()) if with_gradient else evidence
@@ -357,57 +265,22 @@ def slopes_of(
     result: Approximation,
     prior: Prior,
     alpha: Array,
-    covariance: Covariance,
+    before: Array,
 ) -> Slopes:
     """Derivatives of the log evidence in what the program reads."""
     answers, pulled = result.answers()
-    of_prior = problem, result.fit, alpha, pulled, covariance, prior.covariance
+    of_prior = problem, result.fit, alpha, pulled, prior.covariance, before
     noise = slopes_of_noise(program, problem, result.fit, prior.noise, pulled)
     return slopes_of_prior(program.layout, *of_prior).joined(answers, noise)
 
 
-def prior_of(program: Program, reading: Reading, projection: bool = False) -> Prior:
-    """The prior of a program's reading, without dense blocks; with A if ``projection``."""
-    observations = reading.observations
-    concave = [np.full(value.size, is_log_concave(term)) for term, value, _ in observations]
-    return Prior(
-        hyperparameters=reading.hyperparameters,
-        location=reading.location,
-        offset=reading.offset,
-        log_prior=reading.log_prior,
-        covariance=reading.covariance,
-        blocks={},
-        gaussian=known_sites(observations, reading.offset),
-        log_concave=np.concatenate(concave),
-        counts=joined_rows([observation.counts for observation in observations]),
-        power=powers(observations),
-        noise=reading.noise,
-        projection=reading.projection.rows(jnp.eye(len(reading.location))) if projection else None,
-    )
-
-
 def dense_blocks(layout: Layout, covariance: BlockDiagonal) -> dict[str, dict[str, Array]]:
-    """Matrices of the named parts of each site's covariance, see `Evidence.blocks`.
-
-    They are without the values of padded data.
-    """
+    """Matrices of the named parts of each site's covariance, see `Evidence.blocks`."""
     blocks = {}
-    for (site, rows), block in zip(layout.slices.items(), covariance.blocks, strict=True):
-        parts, size = getattr(block, "parts", {"": block}), rows.stop - rows.start
-        blocks[site] = {name: _corner(part.dense(), size) for name, part in parts.items()}
+    for site, block in zip(layout.slices, covariance.blocks, strict=True):
+        parts = getattr(block, "parts", {"": block})
+        blocks[site] = {name: part.dense() for name, part in parts.items()}
     return blocks
-
-
-def _corner(matrix: Array, size: int) -> Array:
-    return matrix if len(matrix) == size else np.ascontiguousarray(matrix[:size, :size])
-
-
-@lazy_jit
-def _compiled_prior(program: Program, unconstrained: Values) -> Prior:
-    reading = program.read(unconstrained)
-    prior = prior_of(program, reading, program.rows is None)
-    plain = program.layout.portable and not program.layout.quadrature
-    return prior._replace(observations=reading.observations) if plain else prior
 
 
 @lazy_jit
@@ -434,6 +307,9 @@ def _slope(program: Program, unconstrained: Values, slopes: Slopes, with_prior: 
 
     def surrogate(unconstrained: Values) -> Array:
         moving = program.read(unconstrained)
+        if ("projection", "matrix") in slopes.pulls:
+            size = moving.location.size
+            moving = moving._replace(projection=DenseRows(moving.projection.rows(jnp.eye(size))))
         total = along(moving, slopes.pulls) + sum(pull(moving) for pull in slopes.surrogates)
         return total + moving.log_prior if with_prior else total
 
@@ -566,23 +442,6 @@ def with_noise(
 ) -> LatentSpace | ArrowSpace:
     """A latent space with the noise that rows share."""
     return space if arrow is None else ArrowSpace(space, arrow.blocks, arrow.blocks.factors(noise))
-
-
-def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
-    """Sites of rows whose likelihood is Gaussian in the predictor; None without such rows."""
-    if not any(hasattr(observation.likelihood, "gaussian_site") for observation in observations):
-        return None
-    start, rows, peaks, precisions = 0, [], [], []
-    for likelihood, value, _ in observations:
-        mean = offset[start : start + value.size]
-        start += value.size
-        site = getattr(likelihood, "gaussian_site", None)
-        peak, precision = site(value) if site else (mean, 0 * mean)
-        rows.append(np.full(value.size, site is not None))
-        peaks.append(peak.ravel() - mean)
-        precisions.append(precision)
-    peak, precision = joined_rows(peaks), joined_rows(precisions)
-    return Known(np.concatenate(rows), peak, Sites(precision, precision * peak))
 
 
 _tilted = lazy_jit(tilted)

@@ -1,22 +1,20 @@
 """The gradient of the log evidence at fixed sites.
 
-It is known by the numbers that a program reads, see `Slopes`. Answers that do not know theirs, and
-projections that move, have surrogates: functions of the moving program, which is the program at
-other hyperparameters, that have the same derivative while the sites are held constant.
+It is known by the numbers that a program reads, see `Slopes`. Answers that do not know theirs have
+surrogates: functions of the moving program, which is the program at other hyperparameters, that
+have the same derivative while the sites are held constant.
 """
 
-from collections.abc import Mapping
 from functools import partial, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.tree_util import Partial
 
 from relpref.infer.arrow import pull_of_noise
-from relpref.infer.layout import Layout, Observation, Reading, joined_rows
+from relpref.infer.layout import Layout, Observation, Reading
 from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Problem
 from relpref.likelihoods import TiltedMoments
@@ -37,34 +35,6 @@ class Slopes(NamedTuple):
         """Derivatives in several parts of a program."""
         pulls = reduce(or_, (other.pulls for other in others), self.pulls)
         return Slopes(pulls, sum((other.surrogates for other in others), self.surrogates))
-
-
-def filled(array: Array, *shape: int) -> Array:
-    """An array padded at its ends with zeros, up to a shape of its first axes."""
-    shape = (*shape, *array.shape[len(shape) :])
-    if array.shape == shape:
-        return array
-    result = np.zeros(shape)
-    result[tuple(map(slice, array.shape))] = array
-    return result
-
-
-def filled_slopes(slopes: Slopes, sizes: Mapping[str, int]) -> Slopes:
-    """Derivatives for a program with more latents (n) and rows (m), of these ``sizes``."""
-
-    def surrogate(pull: Partial) -> Partial:
-        axes = _AXES.get(pull.func, ("m",) * len(pull.args))
-        arrays = (
-            filled(array, *(sizes[axis] for axis in each)) if each else array
-            for array, each in zip(pull.args, axes, strict=True)
-        )
-        return Partial(pull.func, *arrays)
-
-    pulls = {
-        path: filled(slope, sizes["m"]) if path[0] in ("offset", "noise") else slope
-        for path, slope in slopes.pulls.items()
-    }
-    return Slopes(pulls, tuple(map(surrogate, slopes.surrogates)))
 
 
 def tilted(
@@ -165,16 +135,6 @@ def _pull_of_answers(
     return total
 
 
-def powers(observations: tuple[Observation, ...]) -> Array:
-    """The power n of each row's p^n, which has one site; 1 where each answer has its own."""
-    parts = []
-    for likelihood, _, counts in observations:
-        copied = getattr(likelihood, "copied", False) | hasattr(likelihood, "gaussian_site")
-        xp = namespace(counts, copied)
-        parts.append(xp.where(xp.ravel(copied) | (counts == 0), 1.0, counts))
-    return joined_rows(parts)
-
-
 def _cut(observations: tuple[Observation, ...], *arrays: Any) -> list[tuple[Any, ...]]:
     """Likelihoods, values and the rows of arrays in the shape of each; numbers stay."""
     start, parts = 0, []
@@ -220,14 +180,14 @@ def slopes_of_prior(
     alpha: Array,
     pulled: Array | None,
     covariance: Covariance,
-    moving: Any,
+    before: Array,
 ) -> Slopes:
     """Derivatives in the prior: ½ tr((ββᵀ − M) ∂(A K Aᵀ)) at fixed sites.
 
     β is the dual vector and M = T − T A Σ Aᵀ T, Σ being the posterior covariance of the latent
     vector. With α = Aᵀβ and R = AᵀMA that is ½ tr((ααᵀ − R) ∂K) and, where the projection A moves,
-    ⟨(ββᵀ − M) A K, ∂A⟩. For a vector ``pulled`` v, vᵀ ∂(A K Aᵀ) β is added. ``moving`` is the
-    program's covariance K, ``covariance`` that without the values of padded data.
+    ⟨(ββᵀ − M) A K, ∂A⟩. For a vector ``pulled`` v, vᵀ ∂(A K Aᵀ) β is added. ``before`` is the
+    matrix K.
     """
     space: Any = problem.space
     projection, xp = problem.projection, namespace(alpha)
@@ -238,10 +198,10 @@ def slopes_of_prior(
     if pulled is not None:
         back = projection.adjoint(pulled)
         weights = weights + xp.outer(back, alpha) + xp.outer(alpha, back)
-    pulls = joined(moving.pull(filled(0.5 * weights, moving.size, moving.size)), "covariance")
+    pulls = joined(covariance.pull(0.5 * weights), "covariance")
     if layout.constant_projection:
         return Slopes(pulls)
-    before, dual = covariance.dense(), dual_vector(problem, fit)
+    dual = dual_vector(problem, fit)
     if space.latent:
         spread = precision[:, None] * (projection.rows(fit.factor.white) @ fit.factor.white.T)
     else:
@@ -249,7 +209,7 @@ def slopes_of_prior(
     pull = xp.outer(dual, before @ alpha) - spread
     if pulled is not None:
         pull = pull + xp.outer(pulled, before @ alpha) + xp.outer(dual, before @ back)
-    return Slopes(pulls, (Partial(_pull_of_projection, pull),))
+    return Slopes(pulls | {("projection", "matrix"): pull})
 
 
 def slopes_of_noise(
@@ -270,15 +230,3 @@ def slopes_of_noise(
 def along(tree: Any, pulls: Pulls) -> Array:
     """The sum of arrays of a tree times their derivatives."""
     return sum(jnp.vdot(slope, at_path(tree, path)) for path, slope in pulls.items())
-
-
-def _pull_of_projection(pull: Array, moving: Reading) -> Array:
-    return jnp.vdot(pull, moving.projection.rows(jnp.eye(pull.shape[1], dtype=pull.dtype)))
-
-
-# Axes of the arguments of surrogates: latents (n) or rows (m); those of functions not listed are
-# rows.
-_AXES: dict[Any, tuple[str, ...]] = {
-    _pull_of_projection: ("mn",),
-    _pull_of_answers: ("m", "m", "m", "m", ""),
-}

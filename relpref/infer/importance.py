@@ -12,22 +12,16 @@ The same answers always have the same points.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
-from numpyro.distributions.transforms import biject_to
 from scipy.special import logsumexp, ndtri
 
 from relpref.infer.call import Values, survey
 from relpref.infer.program import Program
 from relpref.infer.smoothing import smoothed
-from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods.tilted import unwrap
 from relpref.limits import MAX_NUMBERS_OF_POINTS
 from relpref.result import InferenceWarning, warn_user
 
@@ -151,8 +145,8 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
     Where a prior depends on another hyperparameter, that one is at its maximum.
     """
     values = {name: np.asarray(value) for name, value in maximum.items()}
-    plated = {site.name for site in survey(program.compiled.call) if site.plated}
-    densities = _prior_densities(program.compiled, tuple(sorted(set(values) - plated)), values)
+    plated = {site.name for site in survey(program.call) if site.plated}
+    filled = program.on_host(values)
     names: list[tuple[str, int]] = []
     scales: list[_Scale | None] = []
     free: list[int] = []
@@ -163,9 +157,12 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
             place = range(len(names), len(names) + size)
             (free if np.ndim(values[name]) == 0 else more).extend(place)
         names += [(name, index) for index in range(size)]
-        if name in densities:
-            centers = np.ravel(program.medians[name])
-            columns = np.reshape(densities[name], (len(_GRID), size)).T
+        median = np.asarray(program.medians[name])
+        grid = median + np.reshape(_GRID, (-1,) + (1,) * median.ndim)
+        densities = None if name in plated else filled.densities(name, grid)
+        if densities is not None:
+            centers = np.ravel(median)
+            columns = np.reshape(densities, (len(_GRID), size)).T
             scales += [
                 _scale(center + _GRID, column)
                 for center, column in zip(centers, columns, strict=True)
@@ -177,23 +174,6 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
         held += sorted({names[at][0] for at in more})
         more = []
     return Coordinates(names, scales, np.array(free, np.int64), np.array(more, np.int64), held)
-
-
-@partial(lazy_jit, static_argnums=1)
-def _prior_densities(program: Program, names: tuple[str, ...], values: Values) -> dict[str, Array]:
-    """Log densities of unconstrained hyperparameters around the medians of their priors.
-
-    Only priors with independent coordinates have an entry.
-    """
-    sites, densities = program.sites(jnp.zeros(program.layout.num_latents), values), {}
-    for name in names:
-        prior, median = unwrap(sites[name]["fn"]), program.medians[name]
-        if not prior.event_dim and tuple(prior.batch_shape) in ((), median.shape):
-            transform = biject_to(prior.support)
-            raw = median + jnp.reshape(jnp.asarray(_GRID), (-1,) + (1,) * median.ndim)
-            value = transform(raw)
-            densities[name] = prior.log_prob(value) + transform.log_abs_det_jacobian(raw, value)
-    return densities
 
 
 def _scale(x: Floats, log_density: Floats) -> _Scale | None:

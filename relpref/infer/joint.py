@@ -187,16 +187,6 @@ def joint_of(arrow: Arrow, reading: Reading) -> Joint:
     return Joint(arrow, _directions(arrow), partial(slopes, reading))
 
 
-def joint_on_host(
-    arrow: Arrow, program: Program, unconstrained: Values, fill: Callable[[Array], Array]
-) -> Joint:
-    """Joint likelihood on arrays of NumPy.
-
-    ``fill`` adds the rows that the ``program`` has beyond those of the arrow.
-    """
-
-    def slopes(points: Array) -> tuple[Array, Array]:
-        height, slope = _slopes(program, unconstrained, fill(points))
-        return height, slope[: len(points)]
-
-    return Joint(arrow, _directions(arrow), slopes)
+def joint_on_host(arrow: Arrow, program: Program, unconstrained: Values) -> Joint:
+    """Joint likelihood on arrays of NumPy."""
+    return Joint(arrow, _directions(arrow), partial(_slopes, program, unconstrained))

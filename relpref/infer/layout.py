@@ -1,40 +1,25 @@
 """Layout of a program's latent sites and rows, and its values at given hyperparameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.dtypes import canonicalize_dtype
 
-from relpref.data import PreferenceData
-from relpref.data.padding import declares_padding
-from relpref.infer.call import Model, Values
+from relpref.infer.call import Values
+from relpref.infer.rows import DenseRows
+from relpref.infer.sites import Known, Sites
 from relpref.infer.spaces import Map
-from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood
+from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood, is_log_concave
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, require_memory
 from relpref.linalg.arrays import Array, namespace
 
 MATRICES = 4  # number of matrices of the size of a prior covariance that are needed at once
-
-
-def may_be_padded(
-    model: Model, data: PreferenceData, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> bool:
-    """Whether a program and all its other arguments declare that they accept padded data."""
-    leaves = jax.tree.leaves(
-        (args, kwargs), is_leaf=lambda value: not isinstance(value, dict | list | tuple)
-    )
-    harmless = (bool, int, float, str, dist.Distribution)
-    return declares_padding(model) and all(
-        value is data or value is None or isinstance(value, harmless) or declares_padding(value)
-        for value in leaves
-    )
 
 
 def require_memory_for(size: int) -> None:
@@ -55,12 +40,6 @@ class Observation(NamedTuple):
         likelihood = likelihood or as_likelihood(site["fn"])
         shape, value = jnp.shape(likelihood.predictor), site["value"]
         return cls(likelihood, namespace(value).broadcast_to(value, shape), counts_of(site, shape))
-
-    def first(self, number: int) -> "Observation":
-        """The first rows of a likelihood that can be cut."""
-        likelihood: Any = self.likelihood
-        rows = slice(number)
-        return Observation(likelihood.rows(rows), self.value[rows], self.counts[rows])
 
 
 def joined_rows(parts: Sequence[Array]) -> Array:
@@ -161,3 +140,72 @@ class Reading(NamedTuple):
     observations: tuple[Observation, ...]  # at a latent vector of zeros
     log_prior: Array  # log density of the hyperparameters in the unconstrained space
     noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
+
+
+class Prior(NamedTuple):
+    """The arrays that the algebra needs from a program at given hyperparameters."""
+
+    hyperparameters: Values  # as in `Evidence`
+    location: Array
+    offset: Array  # the predictors at the prior mean, shape (m,)
+    log_prior: Array
+    covariance: BlockDiagonal  # K
+    blocks: dict[str, dict[str, Array]]
+    gaussian: Known | None  # sites of rows whose likelihood is Gaussian
+    log_concave: Array  # of each row, shape (m,)
+    counts: Array
+    power: Array  # of each row's likelihood, see `relpref.infer.gradient.powers`
+    noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
+    projection: DenseRows | None = None  # A, unless the program has it
+    # Likelihoods and values of the answers; without those that JAX cannot build again.
+    observations: tuple[Observation, ...] = ()
+
+
+def prior_of(reading: Reading, written: bool) -> Prior:
+    """The prior of a program's reading, without dense blocks; with A unless that is written out."""
+    observations, projection = reading.observations, None
+    concave = [np.full(value.size, is_log_concave(term)) for term, value, _ in observations]
+    if not written:
+        projection = DenseRows(reading.projection.rows(jnp.eye(len(reading.location))))
+    return Prior(
+        hyperparameters=reading.hyperparameters,
+        location=reading.location,
+        offset=reading.offset,
+        log_prior=reading.log_prior,
+        covariance=reading.covariance,
+        blocks={},
+        gaussian=known_sites(observations, reading.offset),
+        log_concave=np.concatenate(concave),
+        counts=joined_rows([observation.counts for observation in observations]),
+        power=powers(observations),
+        noise=reading.noise,
+        projection=projection,
+        observations=observations,
+    )
+
+
+def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
+    """Sites of rows whose likelihood is Gaussian in the predictor; None without such rows."""
+    if not any(hasattr(observation.likelihood, "gaussian_site") for observation in observations):
+        return None
+    start, rows, peaks, precisions = 0, [], [], []
+    for likelihood, value, _ in observations:
+        mean = offset[start : start + value.size]
+        start += value.size
+        site = getattr(likelihood, "gaussian_site", None)
+        peak, precision = site(value) if site else (mean, 0 * mean)
+        rows.append(np.full(value.size, site is not None))
+        peaks.append(peak.ravel() - mean)
+        precisions.append(precision)
+    peak, precision = joined_rows(peaks), joined_rows(precisions)
+    return Known(np.concatenate(rows), peak, Sites(precision, precision * peak))
+
+
+def powers(observations: tuple[Observation, ...]) -> Array:
+    """The power n of each row's p^n, which has one site; 1 where each answer has its own."""
+    parts = []
+    for likelihood, _, counts in observations:
+        copied = getattr(likelihood, "copied", False) | hasattr(likelihood, "gaussian_site")
+        xp = namespace(counts, copied)
+        parts.append(xp.where(xp.ravel(copied) | (counts == 0), 1.0, counts))
+    return joined_rows(parts)

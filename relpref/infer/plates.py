@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
 from relpref.infer.evidence import Evidence, on_host, slopes_of_cavities
-from relpref.infer.gradient import at_points, filled
+from relpref.infer.gradient import at_points
 from relpref.infer.importance import Points, inverse_root
 from relpref.infer.jaxprs import reached
 from relpref.infer.members import Floats, Members, means, quantiles, strata
@@ -47,7 +47,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
     engine can ``average``. Otherwise a maximum would make their common scale 0 or infinite, so it
     is fixed at its prior's median until it is `learned`.
     """
-    sites = {site.name: site for site in survey(program.compiled.call)}
+    sites = {site.name: site for site in survey(program.call)}
     if not any(site.plated and not site.observed for site in sites.values()):
         return program
     depends = _dependence(program, sites)
@@ -71,11 +71,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
         return program
     free = _without(program, members.names)
     layout: dict[str, Any] = {"log_concave": False}
-    filled = free.filled
-    if filled is not None:
-        filled = replace(filled, layout=replace(filled.layout, **layout), members=members)
-        members = replace(members, row=members.row[: program.layout.num_rows])
-    return replace(free, layout=replace(free.layout, **layout), members=members, filled=filled)
+    return replace(free, layout=replace(free.layout, **layout), members=members)
 
 
 def _without(program: Program, names: Any) -> Program:
@@ -84,12 +80,10 @@ def _without(program: Program, names: Any) -> Program:
         (name, shape) for name, shape in program.layout.hyperparameters if name not in names
     )
     medians = {name: value for name, value in program.medians.items() if name not in names}
-    filled = None if program.filled is None else _without(program.filled, names)
     return replace(
         program,
         layout=replace(program.layout, hyperparameters=left),
         medians=medians,
-        filled=filled,
     )
 
 
@@ -109,14 +103,14 @@ class _Dependence(NamedTuple):
 
 def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence]:
     """Dependence on each hyperparameter, by name."""
-    compiled, layout = program.compiled, program.layout
+    layout = program.layout
     names, with_quantiles = [name for name, _ in layout.hyperparameters], set[str]()
     plated = [name for name in names if sites[name].plated]
 
     def computed(values: list[Array]) -> list[list[Array]]:
         unconstrained = dict(zip(names, values, strict=True))
-        origin = jnp.zeros(compiled.layout.num_latents)
-        traces = compiled.sites(origin, unconstrained)
+        origin = jnp.zeros(layout.num_latents)
+        traces = program.sites(origin, unconstrained)
         with_quantiles.update(
             name for name in names if prior_quantile(traces[name]["fn"], 0.5) is not None
         )
@@ -126,7 +120,7 @@ def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependen
             [leaf for name in part for leaf in jax.tree.leaves(traces[name]["fn"])]
             for part in parts
         ]
-        leaves[1].append(compiled.predictors(origin + 1.0, unconstrained))
+        leaves[1].append(program.predictors(origin + 1.0, unconstrained))
         return leaves
 
     given = [jnp.asarray(program.medians[name]) for name in names]
@@ -147,7 +141,7 @@ def _members(
     program: Program, sites: dict[str, Site], depends: dict[str, _Dependence]
 ) -> Members | None:
     """Members of the plates that can be averaged over; None where there are none."""
-    layout, compiled = program.layout, program.compiled
+    layout = program.layout
     if layout.quadrature or len(layout.observed) > 1 or layout.joint or layout.observation_only:
         return None
     # Noise of lists is scaled by their rater; that of groups is not.
@@ -157,7 +151,7 @@ def _members(
     for name, shape in layout.hyperparameters:
         alone = depends[name].likelihoods and not depends[name].others and depends[name].quantiles
         usable = sites[name].plated and alone and len(shape) == 1
-        row = _row(compiled, name, *shape) if usable else None
+        row = _row(program, name, *shape) if usable else None
         first = next(iter(rows), name)
         if (
             row is not None
@@ -168,7 +162,7 @@ def _members(
     if not rows:
         return None
     name = next(iter(rows))
-    return Members.of(tuple(rows), sites[name].shape[0], rows[name], np.asarray(compiled.counts))
+    return Members.of(tuple(rows), sites[name].shape[0], rows[name], np.asarray(program.counts))
 
 
 def _row(program: Program, name: str, number: int) -> Any:
@@ -223,10 +217,7 @@ class Averaged(NamedTuple):
         for likelihood, value, _ in prior.observations:
             if hasattr(likelihood.each, "powered"):
                 return np.asarray(likelihood.known(value, *given).probability)
-        size = self.program.compiled.layout.num_rows
-        spare = np.ones(size - len(power))
-        given = filled(given[0], size), filled(given[1], size), np.r_[power, spare]
-        return np.asarray(_probability(self.program.compiled, unconstrained, *given))
+        return np.asarray(_probability(self.program, unconstrained, *given))
 
     def given(
         self, unconstrained: Values, evidence: Evidence, at: Floats | None
@@ -304,7 +295,7 @@ def _is_scale(program: Program, sites: dict[str, Site], site: str, name: str) ->
     """Whether ``name`` is the sd of all entries of the plated ``site``, unconstrained, around 0."""
     if sites[site].kind not in ("LogNormal", "Normal") or sites[name].shape:
         return False
-    location, scale = _normal(program.compiled, site, program.medians)
+    location, scale = _normal(program, site, program.medians)
     return bool(np.all(location == 0) & np.all(scale == program.fixed[name]))
 
 
@@ -363,7 +354,7 @@ def learned(
             sd, x = float(program.fixed[name]), vector[where]
             information = bent[np.ix_(where, where)]
             if turn:  # at first entries are typical, and this holds at a maximum only
-                sd = _scale(program.compiled, name, information, information @ x + x / sd**2)
+                sd = _scale(program, name, information, information @ x + x / sd**2)
             values[name], prior[where] = sd, sd**-2
         bent += np.diag(prior)
         moved = max(abs(np.log(value / program.fixed[name])) for name, value in values.items())

@@ -18,32 +18,28 @@ from jax import Array
 from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
-from relpref.data.padding import padded
-from relpref.errors import DataError, UnsupportedProgramError
+from relpref.errors import UnsupportedProgramError
 from relpref.infer.affine import NUTS, AnySite, Doubt
 from relpref.infer.arrow import Arrow, Kind
-from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
+from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, survey
 from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.jaxprs import reached
 from relpref.infer.layout import (
     Layout,
     Observation,
     Reading,
-    may_be_padded,
     require_memory_for,
     shared_noise,
 )
 from relpref.infer.members import Floats, Members, OfMembers
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Map
-from relpref.infer.template import Template, log_prior
+from relpref.infer.template import Filled, Template, log_prior
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import as_likelihood
-from relpref.likelihoods.powers import knows_derivatives
 from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.pytree import Untraced
-from relpref.registry import unbound
 
 # Tolerance of the affinity check, relative to the predictors probed; the probes are float64.
 _TOLERANCE = 1e-7
@@ -68,9 +64,6 @@ class Program:
     rows: SparseRows | None = None
     counts: Any = ()  # number of answers of each row, shape (m,)
     arrow: Arrow | None = None  # if rows share noise
-    # The program of padded data, see `relpref.data.padding`, so that data sets of other sizes share
-    # what JAX compiles. Its values for the items and answers of the padding have no meaning.
-    filled: "Program | None" = None
     # Members over which likelihoods are averaged: some hyperparameters have an entry for each.
     members: Members | None = None
     # Hyperparameters in plates that are at their maximum, and the site of the scale of each, see
@@ -87,7 +80,6 @@ class Program:
         kwargs: Mapping[str, Any] | None = None,
         fixed: Mapping[str, Any] | None = None,
         *,
-        padding: bool = False,
         dense: bool = True,
     ) -> "Program":
         """Trace a program and sort its sites; inside ``enable_x64``.
@@ -102,9 +94,6 @@ class Program:
         args, kwargs
             Arguments of the program.
         fixed : mapping from site to value, optional
-        padding : bool
-            Whether JAX may compile the program for padded data, if the program allows that, see
-            `relpref.data.padding.allows_padding`.
         dense : bool
             Whether the covariance will be a matrix in memory, which is then checked.
 
@@ -116,86 +105,26 @@ class Program:
             If ``fixed`` does not fit the program's sites, or the prior covariance would not fit
             into memory.
         """
-        if padding:
-            program = cls._padded(model, args, dict(kwargs or {}), dict(fixed or {}))
-            if program is not None:
-                require_memory_for(program.layout.num_latents)
-                return program
         call, arrays = Call.split(model, args, kwargs or {})
         program = discover(call, arrays, broadcast_fixed(call, dict(fixed)) if fixed else {})
         if dense:
             require_memory_for(program.layout.num_latents)
         return program
 
-    @classmethod
-    def _padded(
-        cls, model: Model, args: tuple[Any, ...], kwargs: dict[str, Any], fixed: Values
-    ) -> "Program | None":
-        """The program, traced with padded data; None if it does not allow padding."""
-        model, args, kwargs = unbound(model, args, kwargs)
-        data = preference_data(args, kwargs)
-        if data is None or not may_be_padded(model, data, args, kwargs):
-            return None
-        filled = padded(data)
-        args_of_filled = tuple(filled if value is data else value for value in args)
-        call, arrays = Call.split(
-            model,
-            args_of_filled,
-            {name: filled if value is data else value for name, value in kwargs.items()},
-        )
-        try:
-            shape = discover(call, arrays, broadcast_fixed(call, fixed))
-        except (DataError, UnsupportedProgramError):
-            return None  # the message shall be about the data without padding
-        n, m, counts, layout = data.num_items, data.num_comparisons, shape.counts, shape.layout
-        last, size = layout.latents[-1]
-        if size != (len(filled.labels),) or layout.num_rows != len(filled.comparisons.winner):
-            return None
-        if not np.array_equal(counts[:m], data.count) or counts[m:].any():
-            return None
-        rows, arrow = shape.rows, shape.arrow
-        # Latents of a fixed size, such as effects of covariates, come before the utilities and
-        # are not padded.
-        layout = replace(layout, latents=(*layout.latents[:-1], (last, (n,))), num_rows=m)
-        if rows is not None:
-            rows = SparseRows(rows.column[:m], rows.entry[:m], rows.size[: layout.num_latents])
-        if arrow is not None:
-            arrow = Arrow.of([kind.cut(m) for kind in arrow.kinds], rows)
-        call, arrays = Call.split(model, args, kwargs)
-        # The arrow is left out of the program that JAX compiles, which would otherwise be compiled
-        # for each data set.
-        shape = replace(shape, arrow=None)
-        return cls(call, layout, arrays, shape.fixed, shape.medians, rows, counts[:m], arrow, shape)
-
     @property
-    def template(self) -> Template | None:
-        """Where its numbers come from; None where JAX has to run it.
-
-        It is the same at other values of the hyperparameters, and kept.
-        """
+    def template(self) -> Template:
+        """Where its numbers come from, which is the same at other values of hyperparameters."""
         key, kept = (self.layout, frozenset(self.fixed)), self.kept.content
-        if kept.get(key, (None,))[0] is not self.arrays:
-            kept[key] = self.arrays, self._template()
-        template: Template | None = kept[key][1]
+        arrays, members, template = kept.get(key, (None, None, None))
+        if arrays is not self.arrays or members is not self.members:
+            template = Template.of(self)
+            kept[key] = self.arrays, self.members, template
+        assert template is not None
         return template
 
-    def _template(self) -> Template | None:
-        layout = self.layout
-        plain = layout.constant_projection and not layout.quadrature and self.members is None
-        if self.rows is None or not plain or not all(site.portable for site in survey(self.call)):
-            return None
-        shapes = dict(layout.hyperparameters)
-        shapes |= {name: np.shape(value) for name, value in self.fixed.items()}
-        template = Template.of(self.call, layout, self.arrays, self.rows, shapes)
-        observations = template.places.reading.observations
-        return (
-            template if all(knows_derivatives(each.likelihood) for each in observations) else None
-        )
-
-    @property
-    def compiled(self) -> "Program":
-        """The program that JAX traces: that of padded data if there is one, else this one."""
-        return self if self.filled is None else self.filled
+    def on_host(self, unconstrained: Values | None = None) -> Filled:
+        """The program at unconstrained hyperparameters, on arrays of NumPy."""
+        return self.template.at(unconstrained or {}, self.fixed)
 
     @classmethod
     def for_samples(
@@ -225,11 +154,10 @@ class Program:
 
     def at(self, values: Mapping[str, Any]) -> "Program":
         """The program with some hyperparameters fixed at values on their supports."""
-        filled = None if self.filled is None else self.filled.at(values)
         members = self.members
         if members is not None and set(members.names) <= values.keys():
             members = None
-        return replace(self, fixed={**self.fixed, **values}, filled=filled, members=members)
+        return replace(self, fixed={**self.fixed, **values}, members=members)
 
     def at_a_point(self) -> "Program":
         """The program for an engine that expands joint likelihoods of several rows at a point."""
@@ -243,8 +171,7 @@ class Program:
                 "some answers are lists, and look at more than two latents each or at what "
                 "hyperparameters change; Laplace has no lists of that kind: fit with EP"
             )
-        filled = None if self.filled is None else self.filled.at_a_point()
-        return replace(self, layout=replace(self.layout, joint=True), filled=filled)
+        return replace(self, layout=replace(self.layout, joint=True))
 
     def sites(
         self, vector: Array, unconstrained: Values | None = None, standard: Values | None = None
@@ -315,7 +242,7 @@ class Program:
     def values_of_members(self, unconstrained: Values, standard: Floats) -> Values:
         """Values of the members' sites on their supports, at quantiles of shape (sites, number)."""
         assert self.members is not None
-        values: Values = _values_of_members(self.compiled, unconstrained, standard)
+        values: Values = _values_of_members(self, unconstrained, standard)
         return values
 
     def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Reading:
@@ -353,17 +280,17 @@ class Program:
 
     def prior_draws(self, key: Any, number: int) -> list[Values]:
         """Draws of the unconstrained hyperparameters from their prior."""
-        draws = _draw(self.compiled, jax.random.split(key, number))
+        draws = _draw(self, jax.random.split(key, number))
         return [{name: value[row] for name, value in draws.items()} for row in range(number)]
 
     def constrained(self, draws: Values) -> Values:
         """Unconstrained hyperparameters on their supports, draw by draw."""
-        values: Values = _constrain(self.compiled, draws)
+        values: Values = _constrain(self, draws)
         return values
 
     def unconstrained(self, values: Mapping[str, Any]) -> Values:
         """Unconstrained values, in the shapes of their sites, of hyperparameters on supports."""
-        supports = {site.name: site.support for site in survey(self.compiled.call)}
+        supports = {site.name: site.support for site in survey(self.call)}
         return {
             name: biject_to(supports[name]).inv(
                 jnp.broadcast_to(jnp.asarray(values[name]), array.shape)

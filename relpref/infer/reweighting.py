@@ -20,17 +20,17 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer.arrow import offset_and_noise
 from relpref.infer.call import Values
-from relpref.infer.gradient import filled, knows_derivatives, tilted
+from relpref.infer.gradient import tilted
 from relpref.infer.large.problem import answered
-from relpref.infer.layout import Observation
+from relpref.infer.layout import Observation, Prior
 from relpref.infer.program import Program
 from relpref.infer.samples import from_samples
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import Smoothed, smoothed, threshold
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.orders import NODES
+from relpref.likelihoods.powers import knows_derivatives
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, GaussianBelief, generator, root_of
@@ -78,7 +78,8 @@ class Target:
 
     @classmethod
     def _reading(cls, program: Program) -> "Target":
-        return cls(program, *map(np.asarray, _prior(program)))
+        prior = program.on_host().prior
+        return cls(program, prior.location, prior.covariance.dense())
 
     def at(self, hyperparameters: Values) -> "Target":
         """The target at other values of the same hyperparameters; nothing is traced again."""
@@ -142,12 +143,6 @@ def whitened(root: Floats, mean: Floats, covariance: Floats) -> tuple[Floats, Fl
     return inverse @ mean, 0.5 * (white + white.T)
 
 
-@lazy_jit
-def _prior(program: Program) -> tuple[Array, Array]:
-    reading = program.read()
-    return reading.location, reading.covariance.dense()
-
-
 def log_likelihoods(
     program: Program,
     draws: Floats,
@@ -159,30 +154,25 @@ def log_likelihoods(
     Where answers are in groups, effects ε of the groups are drawn from a distribution q that the
     ``sites`` of EP give, and the result is the log of p(answers, ε | u)/q(ε | u).
     """
-    shape, layout, number = program.compiled, program.layout, len(draws)
-    observations: tuple[Observation, ...] = ()
-    if layout.portable and not layout.quadrature:
-        location, offset, observations = _answers(shape)
-    direct = all(knows_derivatives(likelihood) for likelihood, *_ in observations)
+    layout, number, prior = program.layout, len(draws), program.on_host().prior
+    observations = prior.observations
+    direct = observations and all(knows_derivatives(likelihood) for likelihood, *_ in observations)
     # Numbers of draws are powers of two, so that few are traced.
     size = 1 << max(number - 1, 1).bit_length()
-    block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(shape.layout.num_rows, 1)), size)
+    block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(layout.num_rows, 1)), size)
     lists = layout.ordered and bool(observations)
-    if not (direct and observations) and not (layout.integrated or lists):
-        vectors = filled(draws, size, shape.layout.num_latents)
-        return np.asarray(_log_likelihoods(shape, block, vectors))[:number]
-    if observations and program.rows is not None:
-        n, m = layout.num_latents, layout.num_rows
-        predictors = offset[:m] + program.rows.rows((draws - location[:n]).T).T
+    if not direct and not (layout.integrated or lists):
+        return np.asarray(_log_likelihoods(program, block, filled(draws, size)))[:number]
+    if observations:
+        rows = prior.projection or program.rows
+        predictors = prior.offset + rows.rows((draws - prior.location).T).T
     else:
-        vectors = filled(draws, size, shape.layout.num_latents)
-        predictors = np.asarray(_predictors(shape, block, vectors))[:number]
+        predictors = np.asarray(_predictors(program, block, filled(draws, size)))[:number]
     total = np.zeros(number)
     if layout.integrated:
         assert sites is not None and rng is not None
-        total, predictors = _effects(program, predictors[:, : layout.num_rows], sites, rng)
-    predictors = filled(predictors, number, shape.layout.num_rows)
-    counts = np.array(shape.counts, np.float64)
+        total, predictors = _effects(program, prior, predictors, sites, rng)
+    counts = np.array(program.counts, np.float64)
     likelihood: Any
     if lists:
         start = 0
@@ -199,14 +189,19 @@ def log_likelihoods(
                 each = likelihood.log_prob_of_lists(value, predictors[some, rows])
                 total[some] += each[:, : len(first)] @ count[first]
             counts[rows] = np.where(likelihood.number >= 0, 0.0, counts[rows])
-    if direct and observations:
+    if direct:
         for at in range(0, number, block):
             some = slice(at, at + block)
             total[some] += _at_predictors(observations, counts, predictors[some])
     elif np.any(counts):
-        at_draws = filled(predictors, size, predictors.shape[1])
-        total = total + np.asarray(_log_likelihoods_at(shape, counts, block, at_draws))[:number]
+        by_draw = _log_likelihoods_at(program, counts, block, filled(predictors, size))
+        total = total + np.asarray(by_draw)[:number]
     return total
+
+
+def filled(draws: Floats, size: int) -> Floats:
+    """Draws, with zeros up to a number of them."""
+    return np.pad(draws, ((0, size - len(draws)), (0, 0)))
 
 
 def _at_predictors(
@@ -225,7 +220,7 @@ def _at_predictors(
 
 
 def _effects(
-    program: Program, predictors: Floats, sites: Sites, rng: np.random.Generator
+    program: Program, prior: Prior, predictors: Floats, sites: Sites, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Log of p(ε)/q(ε | u) at effects ε of groups drawn from q, and predictors with these.
 
@@ -233,16 +228,14 @@ def _effects(
     give q. Noise of lists is a part of F, but only effects of groups are drawn: the others are
     integrated out of q. A precision that is negative counts as 0: q may be anything.
     """
-    arrow, (_, offset, sds) = program.arrow, map(np.asarray, offset_and_noise(program.compiled))
+    arrow, counts, total = program.arrow, np.asarray(program.counts), np.zeros(len(predictors))
     assert arrow is not None
-    counts, total = np.asarray(program.counts), np.zeros(len(predictors))
-    offset, sds = offset[: len(counts)], sds[:, : len(counts)]
     seen_by_rows = np.pad(predictors, ((0, 0), (0, 1)))
-    start = np.append(offset, 0.0)
+    start = np.append(prior.offset, 0.0)
     drawn = len(program.layout.integrated)
     parts = (arrow.blocks.cut(counts * part) for part in sites)
     for group, factor, tau, nu in zip(
-        arrow.blocks.groups, arrow.blocks.factors(list(sds)), *parts, strict=True
+        arrow.blocks.groups, arrow.blocks.factors(prior.noise), *parts, strict=True
     ):
         first = sum(kind.shape[2] for kind in group.shared[:-drawn])
         back, seen = factor.swapaxes(1, 2), seen_by_rows[:, group.rows] - start[group.rows]
@@ -272,15 +265,7 @@ def _predictors(program: Program, block: int, draws: Array) -> Array:
 
 def observations_of(program: Program) -> tuple[Observation, ...]:
     """Observed answers of a program whose hyperparameters are fixed, with arrays of NumPy."""
-    observations: tuple[Observation, ...] = _answers(program.compiled)[2]
-    return observations
-
-
-@lazy_jit
-def _answers(program: Program) -> tuple[Array, Array, tuple[Observation, ...]]:
-    """Prior mean, predictors there, and the answers."""
-    reading = program.read()
-    return reading.location, reading.offset, reading.observations
+    return program.on_host().prior.observations
 
 
 @lazy_jit(static_argnums=2)

@@ -7,9 +7,9 @@ last kind. Derivatives by the numbers become derivatives by the hyperparameters 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,52 +18,66 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.call import Call, Values
+from relpref.infer.call import Values, survey
 from relpref.infer.gaussians import gaussian_parts
-from relpref.infer.layout import Layout, Observation, Reading, joined_rows, shared_noise
+from relpref.infer.layout import Prior, Reading, joined_rows, prior_of, shared_noise
 from relpref.infer.priors import Form, Mapped, form_of
-from relpref.infer.rows import SparseRows
+from relpref.infer.spaces import Map
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.linalg.arrays import Array, summed_to
 from relpref.linalg.covariance import Pulls, at_path
+from relpref.pytree import Untraced
+
+if TYPE_CHECKING:
+    from relpref.infer.program import Program
 
 Floats = NDArray[np.float64]
 
 
-class Numbers(NamedTuple):
-    """What a program says of its latents, answers and hyperparameters."""
-
-    reading: Reading  # at latents of zeros, without a projection
-    priors: dict[str, dict[str, Any]]  # parameters of the hyperparameters' priors
+Parameters = dict[str, dict[str, Any]]  # of priors, by hyperparameters and names
 
 
 def _numbers(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], values: Values, origin: Array
-) -> tuple[Numbers, dict[str, Form]]:
-    """The numbers at values of all hyperparameters, and the forms of their priors.
+    program: "Program", values: Values, origin: Array
+) -> tuple[Prior, Parameters, dict[str, Form]]:
+    """The program at values of all hyperparameters, with parameters and forms of their priors.
 
-    The latents, of 0, are the ``origin``. A prior has no form where JAX alone knows it.
+    The latents, of 0, are the ``origin``, and the prior means of predictors are left out where the
+    program has the projection. A prior has no form where JAX alone knows it.
     """
-    sites = call.trace(arrays, {**values, **layout.unravel(origin)})
+    layout, program = program.layout, replace(program, fixed=values)
+    sites = program.sites(origin)
     parts = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
-    observations = tuple(Observation.of(sites[name]) for name in layout.observed)
+    location = joined_rows([mean for mean, _ in parts])
+    observations = program.observations(sites, origin)
     noise = [kind.sd for kind in shared_noise(observations)]
     noise += [unwrap(sites[name]["fn"]).scale for name, _ in layout.integrated]
+    projection = None
+    if program.rows is None:
+        offset, apply = jax.linearize(program.predictors, location)
+        projection = Map(apply, apply)
+    elif layout.quadrature:
+        offset = program.predictors(origin)
+    else:
+        offset = joined_rows([each.likelihood.predictor for each in observations])
     reading = Reading(
         hyperparameters={},
         covariance=BlockDiagonal(tuple(covariance.in_memory() for _, covariance in parts)),
-        location=joined_rows([mean for mean, _ in parts]),
-        offset=joined_rows([each.likelihood.predictor for each in observations]),
-        projection=None,
+        location=location,
+        offset=offset,
+        projection=projection,
         observations=observations,
         log_prior=None,
         noise=tuple(noise),
     )
+    prior = prior_of(reading, program.rows is not None)
+    if layout.quadrature or not all(site.portable for site in survey(program.call)):
+        prior = prior._replace(observations=())
     forms = {name: form_of(sites[name]["fn"]) for name, _ in layout.hyperparameters}
     known = {name: form for name, form in forms.items() if form is not None}
-    priors = {name: parameters for name, (_, parameters) in known.items()}
-    return Numbers(reading, priors), {name: form for name, (form, _) in known.items()}
+    parameters = {name: given for name, (_, given) in known.items()}
+    return prior, parameters, {name: form for name, (form, _) in known.items()}
 
 
 def _is_graph(node: Any) -> bool:
@@ -71,22 +85,18 @@ def _is_graph(node: Any) -> bool:
     return hasattr(node, "num_nodes")
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _computed(
-    call: Call, layout: Layout, places: tuple[int, ...], arrays: tuple[Any, ...], values: Values
-) -> list[Array]:
+@partial(jax.jit, static_argnums=1)
+def _computed(program: "Program", places: tuple[int, ...], values: Values) -> list[Array]:
     """The numbers at some places."""
-    numbers, _ = _numbers(call, layout, arrays, values, jnp.zeros(layout.num_latents))
+    numbers = _numbers(program, values, jnp.zeros(program.layout.num_latents))[:2]
     leaves = jax.tree.leaves(numbers, is_leaf=_is_graph)
     return [leaves[place] for place in places]
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=1)
 def _pulled(
-    call: Call,
-    layout: Layout,
+    program: "Program",
     places: tuple[int, ...],
-    arrays: tuple[Any, ...],
     fixed: Values,
     values: Values,
     slopes: list[Array],
@@ -94,33 +104,35 @@ def _pulled(
     """Derivatives in hyperparameters, from those in the numbers at some places."""
 
     def computed(values: Values) -> list[Array]:
-        return _computed(call, layout, places, arrays, {**fixed, **values})
+        return _computed(program, places, {**fixed, **values})
 
     return jax.vjp(computed, values)[1](slopes)[0]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _prior(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, raw: Values
-) -> tuple[Values, Array]:
+@jax.jit
+def _prior(program: "Program", fixed: Values, raw: Values) -> tuple[Values, Array]:
     """Hyperparameters on their supports, and the log density of the unconstrained ones."""
-    origin = layout.unravel(jnp.zeros(layout.num_latents))
-    sites = call.trace(arrays, {**fixed, **origin}, unconstrained=raw)
+    sites = replace(program, fixed=fixed).sites(jnp.zeros(program.layout.num_latents), raw)
     return {name: sites[name]["value"] for name in raw}, log_prior(sites, raw)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _pulled_by_prior(
-    call: Call,
-    layout: Layout,
-    arrays: tuple[Any, ...],
-    fixed: Values,
-    raw: Values,
-    slopes: Values,
-) -> Values:
+@jax.jit
+def _pulled_by_prior(program: "Program", fixed: Values, raw: Values, slopes: Values) -> Values:
     """Derivatives in unconstrained hyperparameters, from those on the supports."""
-    back = jax.vjp(partial(_prior, call, layout, arrays, fixed), raw)[1]
+    back = jax.vjp(partial(_prior, program, fixed), raw)[1]
     return back((slopes, jnp.ones(())))[0]
+
+
+@partial(jax.jit, static_argnums=1)
+def _densities(program: "Program", name: str, values: Values, raw: Array) -> Array | None:
+    """See `Filled.densities`."""
+    sites = replace(program, fixed=values).sites(jnp.zeros(program.layout.num_latents))
+    prior = unwrap(sites[name]["fn"])
+    if prior.event_dim or tuple(prior.batch_shape) not in ((), raw.shape[1:]):
+        return None
+    transform = biject_to(prior.support)
+    value = transform(raw)
+    return prior.log_prob(value) + transform.log_abs_det_jacobian(raw, value)
 
 
 def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
@@ -137,32 +149,24 @@ def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
 class Template:
     """A program that ran once, see the module."""
 
-    call: Call
-    layout: Layout
-    arrays: tuple[Any, ...]
-    rows: SparseRows
-    structure: Any  # of `Numbers`
+    program: "Program"  # without what is not needed to run it
+    structure: Any  # of what `_numbers` returns but for the forms
     leaves: tuple[Any, ...]  # constants, and what JAX traced in other places
     sites: Mapping[int, str]  # hyperparameters by their places
     computed: Mapping[int, tuple[int, ...]]  # shapes of computed numbers by their places
     forms: Mapping[str, Form]  # of priors; without those that JAX alone knows
 
     @classmethod
-    def of(
-        cls,
-        call: Call,
-        layout: Layout,
-        arrays: tuple[Any, ...],
-        rows: SparseRows,
-        shapes: Mapping[str, tuple[int, ...]],
-    ) -> "Template":
-        """Run a program with tracers for hyperparameters of these shapes."""
+    def of(cls, program: "Program") -> "Template":
+        """Run a program with tracers for all hyperparameters, fixed ones, too."""
         made: list[Template] = []
-        given, origin = arrays, np.zeros(layout.num_latents)
+        fixed = program.fixed
+        bare = {"fixed": {}, "medians": {}, "counts": (), "arrow": None, "kept": Untraced({})}
+        program = replace(program, **bare)
 
-        def record(values: Values, arrays: tuple[Any, ...], origin: Array) -> None:
-            numbers, forms = _numbers(call, layout, arrays, values, origin)
-            leaves, structure = jax.tree.flatten(numbers, is_leaf=_is_graph)
+        def record(values: Values, program: Any, origin: Array) -> None:
+            *numbers, forms = _numbers(program, values, origin)
+            leaves, structure = jax.tree.flatten(tuple(numbers), is_leaf=_is_graph)
             names = {id(tracer): name for name, tracer in values.items()}
             sites, computed = {}, {}
             for at, leaf in enumerate(leaves):
@@ -172,29 +176,32 @@ class Template:
                     computed[at] = tuple(leaf.shape)
                 elif isinstance(leaf, jax.Array):
                     leaves[at] = np.asarray(leaf)
-            parts = structure, tuple(leaves), sites, computed, forms
-            made.append(cls(call, layout, given, rows, *parts))
+            made.append(cls(given, structure, tuple(leaves), sites, computed, forms))
 
+        given, origin = program, np.zeros(program.layout.num_latents)
+        shapes = dict(program.layout.hyperparameters)
+        shapes |= {name: np.shape(value) for name, value in fixed.items()}
         values = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in shapes.items()}
         try:
-            jax.eval_shape(partial(record, arrays=arrays, origin=origin), values)
+            jax.eval_shape(partial(record, program=program, origin=origin), values)
         except (TypeError, UnsupportedProgramError, ValueError):
             # It may do with its arguments what JAX alone can do.
-            jax.eval_shape(record, values, arrays, origin)
+            jax.eval_shape(record, values, program, origin)
         return made[0]
 
     @cached_property
-    def places(self) -> Numbers:
+    def places(self) -> tuple[Prior, Parameters]:
         """The place of each number."""
-        places: Numbers = self.structure.unflatten(range(len(self.leaves)))
+        places: tuple[Prior, Parameters] = self.structure.unflatten(range(len(self.leaves)))
         return places
 
     @cached_property
     def answers_move(self) -> bool:
         """Whether likelihoods, predictors or noise depend on hyperparameters."""
-        reading = self.places.reading
-        parts = (reading.observations, reading.noise, reading.offset, reading.location)
-        return any(at in self.sites or at in self.computed for at in jax.tree.leaves(parts))
+        prior, _ = self.places
+        parts = (prior.observations, prior.noise, prior.offset, prior.location)
+        moves = any(at in self.sites or at in self.computed for at in jax.tree.leaves(parts))
+        return moves or not prior.observations
 
     def at(self, unconstrained: Values, fixed: Values) -> "Filled":
         """The program at unconstrained hyperparameters, and others fixed on their supports."""
@@ -205,34 +212,32 @@ class Template:
             values = {name: each.value for name, each in mapped.items()}
             total = sum(float(np.sum(each.log_slope)) for each in mapped.values())
         else:
-            given = self.call, self.layout, self.arrays, fixed
-            values, total = jax.tree.map(np.asarray, _prior(*given, raw))
+            values, total = jax.tree.map(np.asarray, _prior(self.program, fixed, raw))
         leaves, every = list(self.leaves), {**fixed, **values}
         for at, name in self.sites.items():
             leaves[at] = every[name]
         if self.computed:
-            numbers = _computed(self.call, self.layout, tuple(self.computed), self.arrays, every)
+            numbers = _computed(self.program, tuple(self.computed), every)
             for at, number in zip(self.computed, numbers, strict=True):
                 leaves[at] = np.asarray(number)
-        reading, priors = self.structure.unflatten(leaves)
+        prior, parameters = self.structure.unflatten(leaves)
         slopes: list[tuple[Any, Any]] = []
         for name in mapped:
-            density, slope, by_parameter = self.forms[name].density(values[name], **priors[name])
+            form, given, places = self.forms[name], parameters[name], self.places[1][name]
+            density, slope, by_parameter = form.density(values[name], **given)
             total += float(np.sum(np.broadcast_to(density, np.shape(values[name]))))
             slopes.append((name, slope))
-            places = self.places.priors[name]
             slopes += [(places[key], each) for key, each in by_parameter.items()]
-        offset = np.ravel(reading.offset)
-        if np.any(reading.location):
-            offset = offset + self.rows.rows(reading.location)
-        reading = reading._replace(
+        offset = np.ravel(prior.offset)
+        if self.program.rows is not None and np.any(prior.location):
+            offset = offset + self.program.rows.rows(prior.location)
+        prior = prior._replace(
             hyperparameters=values,
             offset=offset,
-            projection=self.rows,
             log_prior=total,
-            noise=tuple(np.broadcast_to(sd, offset.shape) for sd in reading.noise),
+            noise=tuple(np.broadcast_to(sd, offset.shape) for sd in prior.noise),
         )
-        return Filled(self, raw, fixed, reading, mapped, slopes)
+        return Filled(self, raw, fixed, prior, mapped, parameters, slopes)
 
 
 class Filled(NamedTuple):
@@ -241,21 +246,37 @@ class Filled(NamedTuple):
     template: Template
     unconstrained: Values
     fixed: Values
-    reading: Reading
+    prior: Prior
     mapped: Mapping[str, Mapped]  # of each hyperparameter; empty where JAX is needed for a prior
+    parameters: Parameters
     # Derivatives of the log prior, by hyperparameters and places of numbers.
     slopes: list[tuple[Any, Any]]
+
+    def densities(self, name: str, raw: Floats) -> Floats | None:
+        """Log densities of values of an unconstrained hyperparameter, entry by entry.
+
+        The other hyperparameters are as they are. None where entries depend on each other.
+        """
+        form = self.template.forms.get(name)
+        if form is None:
+            values = {**self.fixed, **self.prior.hyperparameters}
+            by_jax = _densities(self.template.program, name, values, raw)
+            return None if by_jax is None else np.asarray(by_jax)
+        mapped = form.map(raw)
+        density: Floats = form.density(mapped.value, **self.parameters[name])[0] + mapped.log_slope
+        return density
 
     def gradient(self, pulls: Pulls) -> Values:
         """Derivatives of log evidence and log prior in the unconstrained hyperparameters.
 
-        ``pulls`` are those of the log evidence, by paths in the reading.
+        ``pulls`` are those of the log evidence, by paths in the prior.
         """
-        template, values = self.template, self.reading.hyperparameters
-        places = template.places.reading
-        slopes = [*self.slopes, *((at_path(places, path), each) for path, each in pulls.items())]
-        if (dual := pulls.get(("offset",))) is not None:
-            slopes.append((places.location, template.rows.back(dual)))
+        template, values = self.template, self.prior.hyperparameters
+        places, _ = template.places
+        program, slopes = template.program, list(self.slopes)
+        slopes += [(at_path(places, path), slope) for path, slope in pulls.items()]
+        if program.rows is not None and ("offset",) in pulls:
+            slopes.append((places.location, program.rows.back(pulls["offset",])))
         total = {name: np.zeros(np.shape(value)) for name, value in values.items()}
         computed = {at: np.zeros(shape) for at, shape in template.computed.items()}
         for place, slope in slopes:
@@ -265,15 +286,14 @@ class Filled(NamedTuple):
             elif place in computed:
                 shape = computed[place].shape
                 computed[place] = computed[place] + summed_to(np.asarray(slope), shape)
-        given = template.call, template.layout
-        rest = template.arrays, self.fixed
         if computed:
-            back = _pulled(*given, tuple(computed), *rest, values, list(computed.values()))
+            by_place = tuple(computed), self.fixed, values, list(computed.values())
+            back = _pulled(program, *by_place)
             total = {name: slope + np.asarray(back[name]) for name, slope in total.items()}
         if self.mapped or not values:
             return {
                 name: slope * self.mapped[name].slope + self.mapped[name].slope_of_log
                 for name, slope in total.items()
             }
-        back = _pulled_by_prior(*given, *rest, self.unconstrained, total)
+        back = _pulled_by_prior(program, self.fixed, self.unconstrained, total)
         return {name: np.asarray(slope) for name, slope in back.items()}

@@ -17,10 +17,11 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer.arrow import GroupedRows
 from relpref.infer.assemble import choose, prior_notes
-from relpref.infer.gradient import powers, tilted
+from relpref.infer.gradient import tilted
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, PosteriorCovariance, Unknown
 from relpref.infer.large.problem import NODES, LargeProblem, LargeReading, Positions, touched
 from relpref.infer.large.sparse_ep import fit as fit_sparse
+from relpref.infer.layout import powers
 from relpref.infer.plates import prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
@@ -75,22 +76,20 @@ def fit_reduced(
     """Fit the items that answers are about by the engine; the other items follow exactly."""
     data, parts, space = problem.data, reading.prior.parts, engine.options["space"]
     blocks = reading.blocks(positions)
-    # Counted without padding.
     fewer = data.num_comparisons <= len(positions) if space == "auto" else space == "observation"
     dual = fewer and all(is_log_concave(site.likelihood) for site in reading.observations)
-    # In observation space the number of items does not matter.
-    program = Program.of(*problem.reduced(positions, blocks, padding=dual), values)
+    program = Program.of(*problem.reduced(positions, blocks), values)
     space = "observation" if dual else "latent"
     evidence, result, info, *_ = fit_hyperparameters(
         engine, program, start, key, progress_bar, None, None, space
     )
-    sites = {n: np.asarray(v)[: data.num_comparisons] for n, v in evidence.sites._asdict().items()}
+    sites = {name: np.asarray(site) for name, site in evidence.sites._asdict().items()}
     log_evidence = float(evidence.log_evidence)
     if result.empty:
         nothing = dict.fromkeys(parts, np.full(data.num_items, np.nan))
         return Fitted(nothing, None, log_evidence, sites, result, info)
     pull = np.zeros(data.num_items)
-    pull[positions] = np.asarray(evidence.alpha)[: len(positions)]
+    pull[positions] = np.asarray(evidence.alpha)
     means = {name: part.matmul(pull) for name, part in parts.items()}
     dual_form = _dual(
         sum(blocks.values()), reading, positions, reading.counts * sites["precision"], dual

@@ -16,24 +16,24 @@ from numpyro.primitives import Messenger
 
 from relpref.compiled import float64
 from relpref.data import PreferenceData
-from relpref.data.padding import padded_answers, room_for_items
 from relpref.data.parts import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Blocks, Kind
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
 from relpref.infer.large.spaces import Shared
-from relpref.infer.layout import Layout, Observation, may_be_padded, shared_noise
+from relpref.infer.layout import Layout, Observation, shared_noise
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.kernels.graph import with_scale
 from relpref.likelihoods.tilted import prior_quantile
 from relpref.limits import MAX_ITEMS_OF_ANSWERS
-from relpref.linalg import Dense, Identity, NamedSum, real
+from relpref.linalg import Covariance, Dense, Identity, NamedSum, real
+from relpref.linalg.arrays import namespace
+from relpref.linalg.covariance import Pulls, root_of
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.utility import UtilityPosterior
-from relpref.registry import unbound
 from relpref.result import Solves
 
 Positions = NDArray[np.integer[Any]]
@@ -190,28 +190,15 @@ class LargeProblem:
         return parts
 
     def reduced(
-        self, positions: Positions, tables: Mapping[str, Any], padding: bool = False
+        self, positions: Positions, tables: Mapping[str, Any]
     ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
-        """The program of some items, with tables or matrices of parts of its prior.
-
-        With ``padding`` there are more items and, where the program allows it, rows of answers, up
-        to round numbers: items that no answer is about and answers that were never given change
-        only the shape, for which a program is compiled.
-        """
-        spare = room_for_items(len(positions)) - len(positions) if padding else 0
-        padded = {
-            name: Known(scipy.linalg.block_diag(table, np.eye(spare)))
-            if isinstance(table, np.ndarray)
-            else table
+        """The program of some items, with tables or matrices of parts of its prior."""
+        known = {
+            name: Known(table) if isinstance(table, np.ndarray) else table
             for name, table in tables.items()
         }
-        data = marginal(self.data, positions, spare)
-        # `may_be_padded` reads keywords, such as the likelihood.
-        program, args, kwargs = unbound(self.program, *self.called_with(data))
-        if padding and may_be_padded(program, data, args, kwargs):
-            more = replace(data, comparisons=padded_answers(data.comparisons))
-            args, kwargs = _swapped(args, kwargs, data, more)
-        return Reduced(program), args, {**kwargs, "tables": padded}
+        args, kwargs = self.called_with(marginal(self.data, positions))
+        return Reduced(self.program), args, {**kwargs, "tables": known}
 
     def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> LargeReading:
         """Read the program at given hyperparameters.
@@ -295,23 +282,74 @@ class Table:
     reach: Any
     coefficients: Any  # C, shape (k, t, t); a single one where there is nothing to be learned
 
-    def at(self, part: Any) -> Dense:
-        """Covariance at the hyperparameters and the scale of a part of the prior."""
-        coefficients = real(self.coefficients)
-        if len(coefficients) == 1:
-            return Dense(coefficients[0]).scaled(part.scale)
-        (value,) = part.values.values()
-        place = jnp.clip((jnp.log(value) - self.centre) / self.reach, -1.0, 1.0)
-        # T_k(y) by its recurrence: arccos has no slope at the ends.
-        terms = [jnp.ones(()), place]
-        while len(terms) < len(coefficients):
-            terms.append(2 * place * terms[-1] - terms[-2])
-        return Dense(jnp.tensordot(jnp.stack(terms), coefficients, 1)).scaled(part.scale)
+    def at(self, part: Any) -> Covariance:
+        """Covariance at the hyperparameters and the amplitude of a part of the prior."""
+        values = tuple(part.values.values()) if len(self.coefficients) > 1 else ()
+        return Interpolated(self, values, part.amplitude)
 
     def ends_at(self, value: float) -> bool:
         """Whether a value of the hyperparameter lies at an end of the range."""
         place = (np.log(value) - self.centre) / self.reach
         return len(self.coefficients) > 1 and bool(abs(place) > 0.995)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Interpolated(Covariance):
+    """The covariance of a `Table` at the value of a hyperparameter, times a squared amplitude."""
+
+    table: Table
+    values: tuple[Any, ...]  # v, or nothing where there is nothing to be learned
+    amplitude: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.table.coefficients.shape[-1])
+
+    @property
+    def _place(self) -> Any:
+        """Y, or 0 where there is nothing to be learned."""
+        if not self.values:
+            return np.zeros(())
+        xp = namespace(*self.values)
+        place = (xp.log(self.values[0]) - self.table.centre) / self.table.reach
+        return xp.clip(place, -1.0, 1.0)
+
+    def _polynomials(self) -> tuple[Any, Any]:
+        """Chebyshev's polynomials T_k(y) and their derivatives k U_{k−1}(y), shape (k,) each.
+
+        They come by their recurrences, because arccos has no slope at the ends.
+        """
+        place = self._place
+        xp, number = namespace(place), len(self.table.coefficients)
+        first, second = [xp.ones_like(place), place], [xp.zeros_like(place), xp.ones_like(place)]
+        while len(first) < number:
+            first.append(2 * place * first[-1] - first[-2])
+            second.append(2 * place * second[-1] - second[-2])
+        slopes = [order * value for order, value in enumerate(second)]
+        return xp.stack(first[:number]), xp.stack(slopes[:number])
+
+    def scaled(self, factor: Any) -> "Interpolated":
+        return replace(self, amplitude=root_of(factor) * self.amplitude)
+
+    def dense(self) -> Any:
+        polynomials, _ = self._polynomials()
+        coefficients = real(self.table.coefficients)
+        xp = namespace(polynomials, coefficients)
+        return self.amplitude * self.amplitude * xp.tensordot(polynomials, coefficients, 1)
+
+    def pull(self, weights: Any) -> Pulls:
+        xp = namespace(weights)
+        by_order = xp.tensordot(self.table.coefficients, weights, 2)
+        polynomials, slopes = self._polynomials()
+        pulls: Pulls = {("amplitude",): 2 * self.amplitude * (polynomials @ by_order)}
+        if self.values:
+            inside = xp.abs(self._place) < 1
+            slope = self.amplitude * self.amplitude * (slopes @ by_order)
+            pulls["values", "0"] = xp.where(
+                inside, slope / (self.table.reach * self.values[0]), 0.0
+            )
+        return pulls
 
 
 @dataclass(frozen=True)
