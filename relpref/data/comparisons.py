@@ -108,7 +108,6 @@ class Comparisons:
     groups: tuple[Any, ...] = ()
     lists: tuple[Any, ...] = ()
     strengths: int = 1
-    spare_effects: int = 0  # effects of groups that are counted but unused, for padding
     covariate_scales: Floats | None = None
     covariates_are: tuple[Covariate, ...] = ()
     num_raters: int = field(init=False)
@@ -162,10 +161,10 @@ class Comparisons:
 
     @cached_property
     def num_effects(self) -> int:
-        """Number of different group effects, spare ones included."""
+        """Number of different group effects."""
         if self.effects is None:
             return 0
-        return int(self.effects.max(initial=-1)) + 1 + self.spare_effects
+        return int(self.effects.max(initial=-1)) + 1
 
     @cached_property
     def answers(self) -> Answers:

@@ -181,7 +181,7 @@ class ScaleReference(NamedTuple):
     gap_weights: Any  # shape (k,)
     mean_degree: Any  # its mean weighted degree over the nodes with an edge
     # Number of each node's connected component, shape (k,); its nodes are the first k of every
-    # graph with newcomers. -1 where the array is filled up, see `Graph.padded`.
+    # graph with newcomers.
     component: Any
 
 
@@ -395,33 +395,6 @@ class Graph:
             graph.__dict__.pop(name, None)
         return graph
 
-    def padded(self, size: int) -> "Graph":
-        """Return the graph with ``size`` nodes; those that are added have no links.
-
-        Its spectrum and its scale are padded, so that their shapes depend on the size only.
-        """
-        more = range(self.num_nodes, size)
-        values, vectors, gap_weights = self.spectrum
-        vectors = _filled(vectors, size)
-        vectors[more, more] = 1.0
-        reference = ScaleReference(
-            _filled(self.reference.eigenvalues, size),
-            _filled(self.reference.gap_weights, size),
-            self.reference.mean_degree,
-            _filled(self.reference.component, size, -1),
-        )
-        graph = object.__new__(Graph)
-        kept = ("source", "target", "weight", "counts_cliques", "completeness")
-        graph.__dict__.update(
-            {name: getattr(self, name) for name in kept},
-            num_nodes=size,
-            frozen_reference=reference,
-            weight_matrix=_filled(self.weight_matrix, size),
-            spectrum=Spectrum(_filled(values, size), vectors, _filled(gap_weights, size)),
-            cliques=None if self.cliques is None else _filled(self.cliques, size),
-        )
-        return graph
-
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
 
@@ -433,13 +406,6 @@ def check_cliques(graphs: Mapping[str, Graph]) -> None:
             graph.cliques  # noqa: B018 (computed once and kept)
         except DataError as error:
             raise DataError(f"relation {name!r}: {error}") from None
-
-
-def _filled(array: Any, size: int, value: float = 0.0) -> Any:
-    """Copy an array, filled up to ``size`` entries along each axis."""
-    filled = np.full([max(size, length) for length in array.shape], value, array.dtype)
-    filled[tuple(map(slice, array.shape))] = array
-    return filled
 
 
 register(

@@ -24,25 +24,16 @@ class PartialGraph:
 register(PartialGraph, leaves=("reference",), static=("num_nodes",))
 
 
-def marginal(data: PreferenceData, positions: Array, spare: int = 0) -> PreferenceData:
+def marginal(data: PreferenceData, positions: Array) -> PreferenceData:
     """Return the data of the items at ascending positions, which all answers are about.
 
-    Relations are `PartialGraph`. The first item's labels and attributes fill ``spare`` places at
-    the end.
+    Relations are `PartialGraph`.
     """
     graphs: dict[str, Any] = {
-        name: PartialGraph(len(positions) + spare, graph.reference)
+        name: PartialGraph(len(positions), graph.reference)
         for name, graph in data.relations.items()
     }
-    part = _at(data, positions)
-    if spare:
-        rows = np.concatenate([np.arange(len(positions)), np.zeros(spare, dtype=int)])
-        part = replace(
-            part,
-            labels=tuple(part.labels[row] for row in rows),
-            attributes=read_only(part.attributes[rows]),
-        )
-    return replace(part, _graphs=graphs, _links={})
+    return replace(_at(data, positions), _graphs=graphs, _links={})
 
 
 def induced(data: PreferenceData, positions: Array) -> tuple[PreferenceData, Integers]:

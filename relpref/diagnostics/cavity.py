@@ -23,18 +23,16 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of
 from relpref.infer.call import Values, survey
 from relpref.infer.evidence import log_of_sites, on_host
-from relpref.infer.gradient import tilted
 from relpref.infer.joint import joint_on_host
-from relpref.infer.layout import Observation, Reading, known_sites
+from relpref.infer.layout import Observation, Prior
 from relpref.infer.program import Program
-from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Cavity, Sites, cavities, cavities_of_answers
 from relpref.infer.spaces import Marginals
 from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.orthants import log_chosen, log_ordered
 from relpref.limits import MAX_ORDERS_OF_LIST, MAX_ROWS_TAKEN_OUT
+from relpref.linalg.arrays import namespace
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.origin import Origin
@@ -132,7 +130,7 @@ class Question:
         with float64():
             first = {**fixed, **{name: value[0] for name, value in draws.items()}}
             program = Program.of(call.program, call.args, call.kwargs, first, dense=False)
-            self._program = program.at({name: jnp.asarray(value) for name, value in fixed.items()})
+            self._program = program.at({name: np.asarray(value) for name, value in fixed.items()})
         layout = program.layout
         if layout.slices != dict(posterior.slices):
             raise DataError(
@@ -245,10 +243,10 @@ class Question:
             value = program.rows.apply(np.asarray(part.location) - prior.location)
             joint = joint_on_host(arrow, here, {})
             around, alone = joint.at(value), joint.alone
-            moments = _tilted(here, value + prior.offset, 1 - alone)
-            precision[at] = alone * np.asarray(moments.curvature)
+            moments = on_host(here, {}).moments(value, 1 - alone)
+            precision[at] = alone * moments.curvature
             weights.append(joint.weights(0 * value, around.second))
-            slope = alone * np.asarray(moments.gradient) + around.slope
+            slope = alone * moments.gradient + around.slope
             shift[at] = slope + precision[at] * value + joint.times(weights[at], value)
         self.components = self.components._replace(precision=precision, shift=shift)
         return weights
@@ -346,9 +344,8 @@ class Question:
             shape = len(columns), program.layout.num_latents
             return sparse.csr_array((entries.ravel(), (rows, columns.ravel())), shape=shape)
         with float64():
-            return np.asarray(
-                _projection(program.at({n: jnp.asarray(v[0]) for n, v in moving.items()}))
-            )
+            first = program.at({name: value[0] for name, value in moving.items()})
+            return first.on_host().prior.projection.matrix
 
 
 def _usable(posterior: Posterior) -> Origin:
@@ -372,76 +369,81 @@ def _usable(posterior: Posterior) -> Origin:
     return posterior.origin
 
 
-@lazy_jit(static_argnums=1)
-def _predict(program: Program, classes: bool, components: Components, weights: Array) -> Predictive:
+def _predict(
+    program: Program, classes: bool, components: Components, weights: Floats
+) -> Predictive:
     """Predict all rows: scores and steps by component, the rest averaged with the weights."""
-
-    def predict(part: Components, weight: Array) -> tuple[dict[str, Any], tuple[Array, Array]]:
-        """One component's terms of the weighted sums, and its log scores and steps."""
-        reading = program.at(part.moving).read()
-        mean, variance, step = _cavities(reading, program.rows, part)
+    scores, steps, several = [], [], []
+    observations: Sequence[Observation] = ()
+    for at, weight in enumerate(weights):
+        part: Components = jax.tree.map(lambda leaf, at=at: np.asarray(leaf[at]), components)
+        here = program.at(part.moving)
+        prior = here.on_host().prior
+        mean, variance, step = _cavities(prior, prior.projection or program.rows, part)
         if part.apart is not None:
             mean, variance, step = (
-                jnp.where(jnp.isnan(without), alone, without)
+                np.where(np.isnan(without), alone, without)
                 for without, alone in zip(part.apart, (mean, variance, step), strict=True)
             )
-        ends = np.cumsum([observation.value.size for observation in reading.observations])[:-1]
-        parts = (jnp.split(each, ends) for each in (mean, variance))
-        outcomes = map(_outcomes, reading.observations, *parts)
-        scores, chances, logs = zip(*outcomes, strict=True)
-        shares = jnp.split(weight, ends)
+        observations = observations or prior.observations or here.read().observations
+        ends = np.cumsum([observation.value.size for observation in observations])[:-1]
+        if prior.observations:
+            parts = (np.split(each, ends) for each in (mean, variance))
+            outcomes = list(map(_outcomes, prior.observations, *parts))
+        else:
+            outcomes = jax.tree.map(np.asarray, _outcomes_by_jax(here, mean, variance))
+        each_score, chances, logs = zip(*outcomes, strict=True)
+        shares = np.split(weight, ends)
         sums = {
             "chances": [share * chance for share, chance in zip(shares, chances, strict=True)],
             "logs": [share * log for share, log in zip(shares, logs, strict=True)],
-            "classes": _by_class(reading, chances[0], weight) if classes else jnp.zeros((0, 0)),
+            "classes": _by_class(observations[0], chances[0], weight) if classes else np.zeros(0),
         }
-        return sums, (jnp.concatenate(scores), step)
-
-    each, (log_score, step) = jax.lax.map(lambda part: predict(*part), (components, weights))
-    sums = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), each)
-
-    first = {name: value[0] for name, value in components.moving.items()}
-    observations = program.at(first).read().observations
+        several.append(sums)
+        scores.append(np.concatenate(each_score))
+        steps.append(step)
+    total = jax.tree.map(lambda *leaves: sum(leaves), *several)
     sizes = np.array([observation.value.size for observation in observations])
-    paired = np.array(
-        [getattr(observation.likelihood, "paired", True) for observation in observations]
-    )
+    paired = [getattr(observation.likelihood, "paired", True) for observation in observations]
     side, chance, moments = [], [], []
-    for observation, chances, logs in zip(observations, sums["chances"], sums["logs"], strict=True):
-        value = jnp.ravel(jnp.asarray(observation.value))
+    for observation, chances, logs in zip(
+        observations, total["chances"], total["logs"], strict=True
+    ):
+        value = np.ravel(np.asarray(observation.value))
         outcomes = getattr(observation.likelihood, "outcomes", None)
         if outcomes is None:
             # The density of a number under a mixture is not known at common nodes.
-            logs = logs if len(weights) == 1 else jnp.nan * logs
-            side.append(jnp.full(value.shape, jnp.nan))
-            chance.append(jnp.full((3, value.size), jnp.nan))
+            logs = logs if len(weights) == 1 else np.nan * logs
+            side.append(np.full(value.shape, np.nan))
+            chance.append(np.full((3, value.size), np.nan))
         else:
-            sides = 2 * outcomes[1] - 1
+            sides = 2 * np.asarray(outcomes[1]) - 1
             # An impossible outcome adds nothing.
-            logs = jnp.log(jnp.where(chances > 0, chances, 1.0))
-            side.append(jnp.asarray(sides)[value.astype(int) - int(outcomes[0][0])])
-            chance.append(jnp.stack([jnp.sum(chances[sides == at], axis=0) for at in (1, 0, -1)]))
-        moments.append(_central(*(jnp.sum(chances * logs**k, axis=0) for k in (1, 2, 3))))
+            logs = np.log(np.where(chances > 0, chances, 1.0))
+            side.append(sides[value.astype(int) - int(outcomes[0][0])])
+            chance.append(np.stack([np.sum(chances[sides == at], axis=0) for at in (1, 0, -1)]))
+        moments.append(_central(*(np.sum(chances * logs**k, axis=0) for k in (1, 2, 3))))
     return Predictive(
-        site=jnp.asarray(np.repeat(np.arange(len(sizes)), sizes)),
-        count=jnp.concatenate([observation.counts for observation in observations]),
-        value=jnp.concatenate([jnp.ravel(jnp.asarray(o.value, float)) for o in observations]),
-        side=jnp.concatenate(side),
-        paired=jnp.asarray(np.repeat(paired, sizes)),
-        log_score=log_score,
-        step=step,
-        chance=jnp.concatenate(chance, axis=1),
-        moments=jnp.concatenate(moments, axis=1),
-        classes=sums["classes"],
-        leaving=log_score,
+        site=np.repeat(np.arange(len(sizes)), sizes),
+        count=np.concatenate([np.asarray(observation.counts) for observation in observations]),
+        value=np.concatenate([np.ravel(np.asarray(o.value, float)) for o in observations]),
+        side=np.concatenate(side),
+        paired=np.repeat(np.array(paired), sizes),
+        log_score=np.stack(scores),
+        step=np.stack(steps),
+        chance=np.concatenate(chance, axis=1),
+        moments=np.concatenate(moments, axis=1),
+        classes=total["classes"],
+        leaving=np.stack(scores),
     )
 
 
 @lazy_jit
-def _tilted(program: Program, mean: Array, variance: Array) -> TiltedMoments:
-    """Tilted moments of the answers of all rows, where the predictors are N(mean, variance)."""
-    reading = program.read()
-    return tilted(reading.observations, jnp.zeros_like(mean), mean, variance)
+def _outcomes_by_jax(program: Program, mean: Array, variance: Array) -> list[Any]:
+    """Outcomes, see `_outcomes`, of all observations of a program."""
+    observations = program.read().observations
+    ends = np.cumsum([observation.value.size for observation in observations])[:-1]
+    return list(map(_outcomes, observations, *(jnp.split(each, ends) for each in (mean, variance))))
 
 
 def cavities_of_blocks(
@@ -571,66 +573,53 @@ def _times(blocks: Any, vectors: Any) -> Floats:
     return np.asarray((blocks @ vectors[:, :, None])[:, :, 0])
 
 
-@lazy_jit
-def _projection(program: Program) -> Array:
-    return _matrix(program.read())
-
-
-def _matrix(reading: Reading) -> Array:
-    # The projection as a dense matrix, shape (m, n).
-    return reading.projection.rows(jnp.eye(reading.location.size, dtype=reading.location.dtype))
-
-
-def _cavities(
-    reading: Reading, rows: SparseRows | None, part: Components
-) -> tuple[Array, Array, Array]:
+def _cavities(prior: Prior, rows: Any, part: Components) -> tuple[Floats, Floats, Floats]:
     """Cavity mean and variance of each row's predictor, and the row's step, shape (m,) each.
 
     One copy of the row's own site (τ, ν) is taken out. That is a change of rank one: the mean of
     the latents moves by Σa times the step τc − ν, where c is the cavity mean without the offset.
+    ``rows`` is the projection.
     """
-    mean = reading.projection.apply(part.location - reading.location)
+    mean = rows.apply(part.location - prior.location)
     if part.scale is None:
-        return mean + reading.offset, jnp.zeros_like(mean), jnp.zeros_like(mean)
-    if rows is None:
-        matrix = _matrix(reading)
-        variance = jnp.sum((matrix @ part.scale) * matrix, axis=1)
-    else:
+        return mean + prior.offset, np.zeros_like(mean), np.zeros_like(mean)
+    if prior.projection is None:
         spread = part.scale[rows.column[:, :, None], rows.column[:, None, :]]
-        variance = jnp.sum(rows.entry[:, :, None] * spread * rows.entry[:, None, :], axis=(1, 2))
-    variance = jnp.maximum(variance, 0.0)  # rounding may make it negative for two equal items
-    counts = jnp.concatenate([observation.counts for observation in reading.observations])
-    copies, sites = jnp.minimum(counts, 1.0), Sites(part.precision, part.shift)
-    cavity = cavities(counts, sites, Marginals(mean, variance, jnp.zeros(())))
+        variance = np.sum(rows.entry[:, :, None] * spread * rows.entry[:, None, :], axis=(1, 2))
+    else:
+        variance = np.sum(rows.rows(part.scale) * rows.matrix, axis=1)
+    variance = np.maximum(variance, 0.0)  # rounding may make it negative for two equal items
+    copies, sites = np.minimum(prior.counts, 1.0), Sites(part.precision, part.shift)
+    cavity = cavities(prior.counts, sites, Marginals(mean, variance, np.zeros(())))
     step = copies * (sites.precision * cavity.mean - sites.shift)
     # Gaussian sites may be too precise for these formulas; use exact ones if there are few rows.
-    gaussian = known_sites(reading.observations, reading.offset)
-    if gaussian is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
-        closed = gaussian.rows & (copies * sites.precision > 0)
-        exact = _exact_cavities(reading, part, counts)
-        cavity = Cavity(*(jnp.where(closed, *both) for both in zip(exact, cavity, strict=True)))
+    if prior.gaussian is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
+        closed = prior.gaussian.rows & (copies * sites.precision > 0)
+        exact = _exact_cavities(prior, rows, part)
+        cavity = Cavity(*(np.where(closed, *both) for both in zip(exact, cavity, strict=True)))
         moves = closed & (variance > 0)
-        step = jnp.where(moves, (cavity.mean - mean) / jnp.where(moves, variance, 1.0), step)
-    return cavity.mean + reading.offset, cavity.variance, step
+        step = np.where(moves, (cavity.mean - mean) / np.where(moves, variance, 1.0), step)
+    return cavity.mean + prior.offset, cavity.variance, step
 
 
-def _exact_cavities(reading: Reading, part: Components, counts: Array) -> tuple[Array, Array]:
+def _exact_cavities(prior: Prior, rows: Any, part: Components) -> tuple[Floats, Floats]:
     """Mean and variance of every projection without one copy of its row's site, shape (m,) each.
 
     If a Gaussian site is far more precise than all other information on its row, 1 − vτ is nothing
     but rounding. So all copies of the site are taken out by (I + TG)⁻¹, where G is the prior
     covariance of the projections (Rasmussen & Williams 2006, eq. 5.12), and all but one put back.
     """
+    counts = prior.counts
     precision, shift = counts * part.precision, counts * part.shift
-    gram = reading.covariance.congruence(reading.projection.apply)
-    scale = 1 / (1 + jnp.abs(precision) * jnp.diagonal(gram))  # of the rows, for the solver
-    system = jnp.diag(scale) + (scale * precision)[:, None] * gram
-    inverse = jnp.linalg.solve(system, jnp.diag(scale))
-    diagonal = jnp.diagonal(inverse)
-    inside = jnp.where(precision == 0, 1.0, precision)
+    gram = rows.congruence(prior.covariance)
+    scale = 1 / (1 + np.abs(precision) * np.diagonal(gram))  # of the rows, for the solver
+    system = np.diag(scale) + (scale * precision)[:, None] * gram
+    inverse = np.linalg.solve(system, np.diag(scale))
+    diagonal = np.diagonal(inverse)
+    inside = np.where(precision == 0, 1.0, precision)
     variance = (1 / diagonal - 1) / inside
     mean = (shift - (inverse @ shift) / diagonal) / inside
-    rest = jnp.maximum(counts - 1, 0.0)
+    rest = np.maximum(counts - 1, 0.0)
     left = 1 + rest * part.precision * variance
     return (mean + rest * part.shift * variance) / left, variance / left
 
@@ -641,7 +630,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+def _outcomes(observation: Observation, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
     """Log scores of m answers, and probabilities and log probabilities of the q possible answers.
 
     They have shapes (m,), (q, m) and (q, m). The predictors are N(mean, variance). For numbers the
@@ -649,39 +638,40 @@ def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[A
     nodes. If the possible answers or the density are unknown, q is 1 and both are NaN.
     """
     likelihood, value, _ = observation
-    shape = jnp.shape(likelihood.predictor)
-    belief = jnp.reshape(mean, shape), jnp.reshape(variance, shape)
+    shape, xp = np.shape(likelihood.predictor), namespace(mean)
+    belief = mean.reshape(shape), variance.reshape(shape)
 
-    def log_probability(value: Any) -> Array:
-        return jnp.ravel(likelihood.tilted(value, *belief).log_normalizer)
+    def log_probability(value: Any) -> Any:
+        return xp.ravel(likelihood.tilted(value, *belief).log_normalizer)
 
     outcomes = getattr(likelihood, "outcomes", None)
     density = getattr(likelihood, "log_density_at", None)
-    logs = weights = jnp.full((1, mean.size), jnp.nan)
+    logs = weights = xp.full((1, mean.size), np.nan)
     if outcomes is not None:
-        logs = jnp.stack([log_probability(jnp.full(shape, outcome)) for outcome in outcomes[0]])
-        weights = jnp.exp(logs)
+        logs = xp.stack([log_probability(xp.full(shape, outcome)) for outcome in outcomes[0]])
+        weights = xp.exp(logs)
     elif density is not None:
-        nodes = jnp.reshape(jnp.asarray(_NODES), (-1, *[1] * len(shape)))
-        logs = jnp.reshape(density(nodes, *belief), (len(_NODES), mean.size))
-        weights = jnp.broadcast_to(jnp.asarray(_WEIGHTS)[:, None], logs.shape)
+        nodes = _NODES.reshape(-1, *[1] * len(shape))
+        logs = xp.reshape(density(nodes, *belief), (len(_NODES), mean.size))
+        weights = xp.broadcast_to(_WEIGHTS[:, None], logs.shape)
     return log_probability(value), weights, logs
 
 
-def _by_class(reading: Reading, chance: Array, weight: Array) -> Array:
+def _by_class(observation: Observation, chance: Floats, weight: Floats) -> Floats:
     """Weighted probabilities of k + 1 classes, shape (k + 1, examples), from k decisions on each.
 
     P(class c) = Π_{j<c} P(go on at j) · P(stop at c), without the last factor for the last class.
     ``chance[1]`` is the probability of going on, by row.
     """
-    shape = jnp.shape(reading.observations[0].likelihood.predictor)
-    going = jnp.cumprod(jnp.reshape(chance[1], shape), axis=1).T
-    reached = jnp.pad(going, ((1, 0), (0, 0)), constant_values=1.0)
-    passed = jnp.pad(going, ((0, 1), (0, 0)))
-    return jnp.reshape(weight, shape)[:, 0] * (reached - passed)
+    shape = np.shape(observation.likelihood.predictor)
+    going = np.cumprod(chance[1].reshape(shape), axis=1).T
+    reached = np.pad(going, ((1, 0), (0, 0)), constant_values=1.0)
+    passed = np.pad(going, ((0, 1), (0, 0)))
+    total: Floats = weight.reshape(shape)[:, 0] * (reached - passed)
+    return total
 
 
-def _central(first: Array, second: Array, third: Array) -> Array:
+def _central(first: Floats, second: Floats, third: Floats) -> Floats:
     """Mean, variance and third central moment, from the first three moments about 0."""
-    variance = jnp.maximum(second - first**2, 0.0)
-    return jnp.stack([first, variance, third - 3 * first * second + 2 * first**3])
+    variance = np.maximum(second - first**2, 0.0)
+    return np.stack([first, variance, third - 3 * first * second + 2 * first**3])

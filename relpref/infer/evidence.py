@@ -26,6 +26,7 @@ from relpref.infer.gradient import (
     slopes_of_answers_at,
     slopes_of_noise,
     slopes_of_prior,
+    sum_of,
     tilted,
 )
 from relpref.infer.host_space import HostSpace
@@ -271,7 +272,7 @@ def slopes_of(
     answers, pulled = result.answers()
     of_prior = problem, result.fit, alpha, pulled, prior.covariance, before
     noise = slopes_of_noise(program, problem, result.fit, prior.noise, pulled)
-    return slopes_of_prior(program.layout, *of_prior).joined(answers, noise)
+    return sum_of([slopes_of_prior(program.layout, *of_prior), answers, noise])
 
 
 def dense_blocks(layout: Layout, covariance: BlockDiagonal) -> dict[str, dict[str, Array]]:

@@ -5,6 +5,7 @@ surrogates: functions of the moving program, which is the program at other hyper
 have the same derivative while the sites are held constant.
 """
 
+from collections.abc import Iterable
 from functools import partial, reduce
 from operator import or_
 from typing import Any, NamedTuple
@@ -31,10 +32,16 @@ class Slopes(NamedTuple):
     # Functions of the moving program whose derivatives are to be added.
     surrogates: tuple[Partial, ...] = ()
 
-    def joined(self, *others: "Slopes") -> "Slopes":
-        """Derivatives in several parts of a program."""
-        pulls = reduce(or_, (other.pulls for other in others), self.pulls)
-        return Slopes(pulls, sum((other.surrogates for other in others), self.surrogates))
+
+def sum_of(parts: Iterable[Slopes]) -> Slopes:
+    """Derivatives of a sum."""
+    pulls: Pulls = {}
+    surrogates: tuple[Partial, ...] = ()
+    for part in parts:
+        for path, slope in part.pulls.items():
+            pulls[path] = pulls[path] + slope if path in pulls else slope
+        surrogates += part.surrogates
+    return Slopes(pulls, surrogates)
 
 
 def tilted(

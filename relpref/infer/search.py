@@ -5,21 +5,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.scipy.linalg import solve_triangular
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
 from relpref.infer.call import Values
-from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
-from relpref.infer.gradient import at_points
+from relpref.infer.evidence import Evidence, latent_moments, on_host, use_dual_space
+from relpref.infer.gradient import Slopes, slopes_of_answers_at, sum_of
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
-from relpref.lazy_jit import lazy_jit
-from relpref.linalg.arrays import ravel
+from relpref.linalg.arrays import ravel, solve_lower
+from relpref.linalg.covariance import joined
+from relpref.linalg.factor import cholesky
 from relpref.result import CODES, Result, progress_line
 
 Floats = NDArray[np.float64]
@@ -175,10 +172,9 @@ def _maximize_bound(program: Program, start: Values, evidence: Evidence) -> Valu
     return unravel(optimum.x)
 
 
-@lazy_jit
 def _lower_bound(
-    program: Program, unconstrained: Values, mean: Array, covariance: Array, marginals: Any
-) -> tuple[Array, Values]:
+    program: Program, unconstrained: Values, mean: Floats, covariance: Floats, marginals: Any
+) -> tuple[float, Values]:
     """Lower bound of the log evidence plus log prior, and its gradient; q is held fixed.
 
     The bound is E_q[log N(u; 0, K)] + E_q[log p(answers | u)] + log prior (XPGP eq. 15-16).
@@ -186,27 +182,27 @@ def _lower_bound(
     The paper leaves the second term out, because its likelihood has no parameters; where it has
     some, they move by it.
     """
-
-    def bound(unconstrained: Values) -> Array:
-        reading = program.read(unconstrained)
-        lower = reading.covariance.root().lower
-        white_mean = solve_triangular(lower, mean - reading.location, lower=True)
-        half = solve_triangular(lower, covariance, lower=True)
-        white = jnp.trace(solve_triangular(lower, half.T, lower=True))
-        prior = -0.5 * (white_mean @ white_mean + white) - jnp.sum(jnp.log(jnp.diagonal(lower)))
-        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-
-        def at_node(node: Array) -> Array:
-            value = marginals.mean + jnp.sqrt(marginals.variance) * node
-            answers = at_points(reading.observations, reading.offset, value)
-            counts = jnp.concatenate([observation.counts for observation in reading.observations])
-            return jnp.vdot(counts, answers.log_normalizer)
-
-        answers = jax.vmap(at_node)(jnp.asarray(nodes)) @ jnp.asarray(weights / weights.sum())
-        return prior + answers + reading.log_prior
-
-    value, slope = jax.value_and_grad(bound)(unconstrained)
-    return value, slope
+    here = on_host(program, unconstrained)
+    prior = here.prior
+    lower, _ = cholesky(prior.covariance.dense())
+    inverse = solve_lower(lower, solve_lower(lower, np.eye(len(lower))), transposed=True)
+    centered = mean - prior.location
+    # E_q[(u − m)(u − m)ᵀ] = S, so that the first term is −½ tr(K⁻¹ S) − ½ log det K.
+    second = covariance + np.outer(centered, centered)
+    total = -0.5 * np.vdot(inverse, second) - np.sum(np.log(np.diagonal(lower)))
+    weights = 0.5 * (inverse @ second @ inverse - inverse)
+    slopes = [Slopes(joined(prior.covariance.pull(weights), "covariance"))]
+    slopes[0].pulls["location",] = inverse @ centered
+    nodes, shares = np.polynomial.hermite_e.hermegauss(_NODES)
+    nothing = np.zeros_like(prior.counts)
+    for node, share in zip(nodes, shares / shares.sum(), strict=True):
+        value, count = marginals.mean + np.sqrt(marginals.variance) * node, share * prior.counts
+        answers = here.moments(value, nothing)
+        total += np.vdot(count, answers.log_normalizer)
+        pulls = here.slopes(value, nothing, count, nothing)
+        at_node = value, nothing, nothing, count * answers.gradient, pulls
+        slopes.append(slopes_of_answers_at(*at_node))
+    return total + prior.log_prior, here.gradient(sum_of(slopes))
 
 
 class Fitted(NamedTuple):

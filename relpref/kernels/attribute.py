@@ -13,7 +13,6 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
-from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.linalg import Covariance, Dense, checked_symmetric, real
@@ -161,7 +160,6 @@ class Stationary(ABC):
         return f"correlation {correlation:.2f} one standard deviation apart"
 
 
-@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class SquaredExponential(Stationary):
@@ -179,7 +177,6 @@ class SquaredExponential(Stationary):
         return -0.5 * value, 0.25 * value
 
 
-@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Matern32(Stationary):
@@ -202,7 +199,6 @@ class Matern32(Stationary):
         return -1.5 * value, 2.25 * value / xp.where(scaled > 0, scaled, np.inf)
 
 
-@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Matern52(Stationary):
@@ -225,7 +221,6 @@ class Matern52(Stationary):
         return -5 / 6 * (1 + scaled) * value, 25 / 12 * value
 
 
-@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True, kw_only=True)
 class Linear:
@@ -287,7 +282,6 @@ class Linear:
         )
 
 
-@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True, kw_only=True)
 class SquaredExponentialPlusLinear:

@@ -19,7 +19,6 @@ from numpyro.distributions import constraints
 
 from relpref.compiled import float64
 from relpref.data import Graph, ScaleReference
-from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.likelihoods.tilted import TreeDistribution
@@ -297,7 +296,6 @@ class GraphKernel(Protocol):
         """Covariance of the nodes, from the graph, ``normalize`` and hyperparameters by name."""
 
 
-@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class RegularizedLaplacian:
@@ -369,7 +367,6 @@ def _leaning(value: float, graph: Graph) -> str:
     return f"a typical {items} leans {100 * pull / (1 + pull):.0f}% on its neighbors"
 
 
-@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Diffusion:
@@ -444,10 +441,9 @@ def _heat_between(reference: ScaleReference) -> Array:
     """
     component, gap_weights = reference.component, reference.gap_weights
     xp = namespace(component, gap_weights)
-    node, length = component >= 0, {"minlength" if xp is np else "length": component.size}
-    sizes = xp.bincount(xp.where(node, component, 0), node.astype(component.dtype), **length)
-    size = xp.where(node, sizes[component], 1)
-    others = xp.where(node, node.sum() - size, 0)
+    length = {"minlength" if xp is np else "length": component.size}
+    size = xp.bincount(component, **length)[component]
+    others = component.size - size
     mean = 2 * (others / size).sum() / xp.maximum(others.sum(), 1)
     return xp.where(gap_weights.sum() > 0, mean, 0.0)
 
@@ -501,16 +497,15 @@ def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Arr
     The mean is over the pairs of the graph of reference: the gaps of new nodes do not change the
     scale. Up to the mean gap variance ``negligible`` the covariance is returned unchanged.
     """
-    component = jnp.asarray(graph.reference.component)
-    node = component >= 0
+    component = graph.reference.component
+    xp = namespace(covariance, component)
     within = covariance[: component.size, : component.size]
-    together = ((component[:, None] == component[None, :]) & node).astype(covariance.dtype)
+    together = (component[:, None] == component[None, :]).astype(covariance.dtype)
     # Σ K_ii + K_jj − 2 K_ij over the ordered pairs; those with i = j add nothing.
-    total = 2 * jnp.sum(jnp.diagonal(within) * jnp.sum(together, axis=1)) - 2 * jnp.sum(
-        together * within
-    )
-    pairs = jnp.sum(together) - jnp.sum(node)
-    return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1), negligible)
+    diagonal = xp.sum(xp.diagonal(within) * xp.sum(together, axis=1))
+    total = 2 * diagonal - 2 * xp.sum(together * within)
+    pairs = xp.sum(together) - component.size
+    return covariance * unit_scale(total / xp.where(pairs > 0, pairs, 1), negligible)
 
 
 class GaussianProcess(TreeDistribution):
@@ -551,7 +546,6 @@ class GaussianProcess(TreeDistribution):
 _NEGLIGIBLE_GAP = 0.02
 
 
-@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class HiddenCommonCause:

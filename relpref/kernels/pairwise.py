@@ -37,7 +37,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from relpref.data import Graph
-from relpref.data.padding import declares_padding
 from relpref.description import Description, describe
 from relpref.errors import DataError
 from relpref.kernels.attribute import AttributeKernel, SquaredExponential
@@ -336,13 +335,6 @@ class RelationVectors:
     """
 
     attribute_kernel: AttributeKernel = field(default=SquaredExponential(shared_lengthscale=True))
-
-    @property
-    def allows_padding(self) -> bool:
-        """Whether columns of zeros change nothing, as for functions of the distance."""
-        return hasattr(self.attribute_kernel, "correlation") and declares_padding(
-            self.attribute_kernel
-        )
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """Priors of the attribute kernel's hyperparameters, for one attribute."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_chec
 import numpy as np
 
 from relpref.data import Comparisons
-from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.likelihoods.chances import Floats, davidson_chances, graded_chances, logistic_chance
@@ -263,7 +262,6 @@ def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListCo
     )
 
 
-@allows_padding
 @register_static
 @dataclass(frozen=True)
 class Probit(_Noisy):
@@ -373,7 +371,6 @@ class Probit(_Noisy):
         return self.described(answers, sentence, citation)
 
 
-@allows_padding
 @register_static
 @dataclass(frozen=True, kw_only=True)
 class Logistic(_Noisy):

@@ -16,7 +16,6 @@ from numpyro import handlers
 
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.covariates import EFFECT
-from relpref.data.padding import allows_padding
 from relpref.errors import DataError
 from relpref.kernels import (
     AttributeKernel,
@@ -238,7 +237,6 @@ def sample_decisions(
         numpyro.sample("decision", bernoulli(link)(predictor, spread), obs=outcome)
 
 
-@allows_padding
 def xpgp(
     data: PreferenceData,
     *,
@@ -315,7 +313,6 @@ def xpgp(
     sample_preferences(data, hyperparameters, parts, likelihood, individual, remedy)
 
 
-@allows_padding
 def preference_gp(
     data: PreferenceData,
     *,

@@ -12,7 +12,6 @@ from relpref.compiled import float64
 from relpref.data.arrays import listed
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.call import Call
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
 from relpref.posterior.gaussian import Belief, Floats, mixture
 from relpref.posterior.tables import check_interval, label_index, summaries
@@ -78,15 +77,14 @@ def beliefs(posterior: Any, functionals: Functionals) -> list[Belief]:
     return [mixture(means, scales, weights) for means, scales in stacked]
 
 
-@lazy_jit(static_argnums=0)
-def _prior(call: Call, arrays: Any, values: Any, utilities: Any) -> tuple[Any, Any, Any]:
+def _prior(call: Call, arrays: Any, values: Any, utilities: Any) -> tuple[Any, Floats, Floats]:
     """Covariance of f, the same as a matrix, and that of the utilities."""
     site = call.trace(arrays, {**values, _UTILITY: utilities})[_UTILITY]
     covariance: Any = getattr(unwrap(site["fn"]), "covariance", None)
     part: Any = getattr(covariance, "parts", {}).get(_PART)
     if not hasattr(part, "kernel") or getattr(part.kernel, "unscaled", False):
         raise DataError("attribute_effects: the utilities of this model have no attributes")
-    return part, part.in_memory().dense(), covariance.in_memory().dense()
+    return part, np.asarray(part.dense()), np.asarray(covariance.dense())
 
 
 def _solved(total: Floats, right: Floats) -> Floats:

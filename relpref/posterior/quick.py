@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jax import Array
@@ -14,7 +13,6 @@ from scipy.special import logsumexp
 
 from relpref.compiled import float64
 from relpref.data import Comparisons
-from relpref.data.padding import padded_answers
 from relpref.infer.arrow import Blocks, Kind, middle_of
 from relpref.infer.sites import Cavity, matched
 from relpref.lazy_jit import lazy_jit
@@ -258,9 +256,8 @@ def swept(
     of_gaps = scipy.sparse.csr_array(
         (entries.ravel(), columns.ravel(), ends), (len(columns), belief.size)
     )
-    gaps, count, padded = belief.rows(columns, entries), answers.count, padded_answers(answers)
-    matrices, mean, variance = [of_gaps], gaps.means, gaps.variances
-    size, spare = len(count), (0, len(padded.winner) - len(count))
+    gaps, count = belief.rows(columns, entries), answers.count
+    matrices, mean, variance, size = [of_gaps], gaps.means, gaps.variances, len(count)
     if answers.list is not None or answers.group is not None:
         each = []
         for at, component in enumerate(belief.components):
@@ -270,8 +267,7 @@ def swept(
                 noise.append((answers.group, np.full(size, NOISE * group_sd)))
             if answers.list is not None:
                 with float64():
-                    sds = np.asarray(_list_noise(model, padded, given))
-                noise.append((answers.list, sds[:size]))
+                    noise.append((answers.list, _list_noise(model, answers, given)))
             precision, shift = count * sites[:, at]
             each.append(_with_shared(answers, noise, precision, shift, of_gaps, component))
         matrices = [sums[0] for sums in each]
@@ -284,19 +280,17 @@ def swept(
     left = np.where(left > 0, left, np.nan)
     cavity = (mean - variance * shift) / left, variance / left * (not at_mode)
     with float64():
-        number = np.pad(together.astype(np.float64), spare, constant_values=1.0)
-        middle, spread = (np.pad(each, ((0, 0), spare)) for each in cavity)
-        after, _ = _matched(model, padded, parameters, middle, spread, number)
-    return matrices, mean, variance, after[:, :, :size]
+        after, _ = _matched(model, answers, parameters, *cavity, together.astype(np.float64))
+    return matrices, mean, variance, after
 
 
-@lazy_jit(static_argnums=0)
-def _list_noise(model: AnswerModel, answers: Comparisons, parameters: Mapping[str, Array]) -> Array:
+def _list_noise(
+    model: AnswerModel, answers: Comparisons, parameters: Mapping[str, Floats]
+) -> Floats:
     """Sd of the noise that an item has in the list of each row, shape (m,)."""
-    given = {name: real(value) for name, value in parameters.items()}
-    likelihood: Any = model(jnp.zeros(len(answers.winner)), answers, **given)
+    likelihood: Any = model(np.zeros(len(answers.winner)), answers, **parameters)
     (lists,) = likelihood.shared_noise
-    return jnp.broadcast_to(lists.sd, answers.winner.shape)
+    return np.broadcast_to(lists.sd, answers.winner.shape)
 
 
 def _with_shared(
@@ -337,19 +331,20 @@ def _with_shared(
     return matrix, matrix @ belief.location + offset, variance
 
 
-@lazy_jit(static_argnums=(0, 1))
 def _likelihoods(
-    model: AnswerModel, number: int, answers: Comparisons, parameters: Mapping[str, Array]
-) -> tuple[Any, Array]:
+    model: AnswerModel, number: int, answers: Comparisons, parameters: Mapping[str, Floats]
+) -> tuple[Any, Any]:
     """The distribution of m answers for each of a number of components, and their values."""
-    gap = jnp.zeros(len(answers.winner))
+    gap = np.zeros(len(answers.winner))
 
-    def component(given: Mapping[str, Array]) -> Any:
+    def component(at: int) -> Any:
+        given = {name: value[at] for name, value in parameters.items()}
         likelihood = weighted(model(gap, answers, **given), answers)
         return likelihood.rows(...) if hasattr(likelihood, "rows") else likelihood
 
-    given = {name: real(value) for name, value in parameters.items()}
-    return jax.vmap(component, axis_size=number)(given), model.value(answers)
+    each = map(component, range(number))
+    stacked = jax.tree.map(lambda *arrays: np.stack(list(map(np.asarray, arrays))), *each)
+    return stacked, np.asarray(model.value(answers))
 
 
 @lazy_jit(static_argnums=0)
