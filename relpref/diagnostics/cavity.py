@@ -379,7 +379,7 @@ def _predict(
         part: Components = jax.tree.map(lambda leaf, at=at: np.asarray(leaf[at]), components)
         here = program.at(part.moving)
         prior = here.on_host().prior
-        mean, variance, step = _cavities(prior, prior.projection or program.rows, part)
+        mean, variance, step = _cavities(prior, part)
         if part.apart is not None:
             mean, variance, step = (
                 np.where(np.isnan(without), alone, without)
@@ -389,10 +389,10 @@ def _predict(
         ends = np.cumsum([observation.value.size for observation in observations])[:-1]
         if prior.observations:
             parts = (np.split(each, ends) for each in (mean, variance))
-            outcomes = list(map(_outcomes, prior.observations, *parts))
+            answered = list(map(_outcomes, prior.observations, *parts))
         else:
-            outcomes = jax.tree.map(np.asarray, _outcomes_by_jax(here, mean, variance))
-        each_score, chances, logs = zip(*outcomes, strict=True)
+            answered = jax.tree.map(np.asarray, _outcomes_by_jax(here, mean, variance))
+        each_score, chances, logs = zip(*answered, strict=True)
         shares = np.split(weight, ends)
         sums = {
             "chances": [share * chance for share, chance in zip(shares, chances, strict=True)],
@@ -406,23 +406,24 @@ def _predict(
     sizes = np.array([observation.value.size for observation in observations])
     paired = [getattr(observation.likelihood, "paired", True) for observation in observations]
     side, chance, moments = [], [], []
-    for observation, chances, logs in zip(
-        observations, total["chances"], total["logs"], strict=True
-    ):
+    by_site = zip(observations, total["chances"], total["logs"], strict=True)
+    for observation, probabilities, terms in by_site:
         value = np.ravel(np.asarray(observation.value))
         outcomes = getattr(observation.likelihood, "outcomes", None)
         if outcomes is None:
             # The density of a number under a mixture is not known at common nodes.
-            logs = logs if len(weights) == 1 else np.nan * logs
+            terms = terms if len(weights) == 1 else np.nan * terms
             side.append(np.full(value.shape, np.nan))
             chance.append(np.full((3, value.size), np.nan))
         else:
             sides = 2 * np.asarray(outcomes[1]) - 1
             # An impossible outcome adds nothing.
-            logs = np.log(np.where(chances > 0, chances, 1.0))
+            terms = np.log(np.where(probabilities > 0, probabilities, 1.0))
             side.append(sides[value.astype(int) - int(outcomes[0][0])])
-            chance.append(np.stack([np.sum(chances[sides == at], axis=0) for at in (1, 0, -1)]))
-        moments.append(_central(*(np.sum(chances * logs**k, axis=0) for k in (1, 2, 3))))
+            by_side = [np.sum(probabilities[sides == at], axis=0) for at in (1, 0, -1)]
+            chance.append(np.stack(by_side))
+        powers = (np.sum(probabilities * terms**k, axis=0) for k in (1, 2, 3))
+        moments.append(_central(*powers))
     return Predictive(
         site=np.repeat(np.arange(len(sizes)), sizes),
         count=np.concatenate([np.asarray(observation.counts) for observation in observations]),
@@ -573,36 +574,32 @@ def _times(blocks: Any, vectors: Any) -> Floats:
     return np.asarray((blocks @ vectors[:, :, None])[:, :, 0])
 
 
-def _cavities(prior: Prior, rows: Any, part: Components) -> tuple[Floats, Floats, Floats]:
+def _cavities(prior: Prior, part: Components) -> tuple[Floats, Floats, Floats]:
     """Cavity mean and variance of each row's predictor, and the row's step, shape (m,) each.
 
     One copy of the row's own site (τ, ν) is taken out. That is a change of rank one: the mean of
     the latents moves by Σa times the step τc − ν, where c is the cavity mean without the offset.
-    ``rows`` is the projection.
     """
-    mean = rows.apply(part.location - prior.location)
+    mean = prior.projection.apply(part.location - prior.location)
     if part.scale is None:
         return mean + prior.offset, np.zeros_like(mean), np.zeros_like(mean)
-    if prior.projection is None:
-        spread = part.scale[rows.column[:, :, None], rows.column[:, None, :]]
-        variance = np.sum(rows.entry[:, :, None] * spread * rows.entry[:, None, :], axis=(1, 2))
-    else:
-        variance = np.sum(rows.rows(part.scale) * rows.matrix, axis=1)
-    variance = np.maximum(variance, 0.0)  # rounding may make it negative for two equal items
+    variance = np.maximum(
+        prior.projection.diagonal(part.scale), 0.0
+    )  # rounding may make it negative for two equal items
     copies, sites = np.minimum(prior.counts, 1.0), Sites(part.precision, part.shift)
     cavity = cavities(prior.counts, sites, Marginals(mean, variance, np.zeros(())))
     step = copies * (sites.precision * cavity.mean - sites.shift)
     # Gaussian sites may be too precise for these formulas; use exact ones if there are few rows.
     if prior.gaussian is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
         closed = prior.gaussian.rows & (copies * sites.precision > 0)
-        exact = _exact_cavities(prior, rows, part)
+        exact = _exact_cavities(prior, part)
         cavity = Cavity(*(np.where(closed, *both) for both in zip(exact, cavity, strict=True)))
         moves = closed & (variance > 0)
         step = np.where(moves, (cavity.mean - mean) / np.where(moves, variance, 1.0), step)
     return cavity.mean + prior.offset, cavity.variance, step
 
 
-def _exact_cavities(prior: Prior, rows: Any, part: Components) -> tuple[Floats, Floats]:
+def _exact_cavities(prior: Prior, part: Components) -> tuple[Floats, Floats]:
     """Mean and variance of every projection without one copy of its row's site, shape (m,) each.
 
     If a Gaussian site is far more precise than all other information on its row, 1 − vτ is nothing
@@ -611,7 +608,7 @@ def _exact_cavities(prior: Prior, rows: Any, part: Components) -> tuple[Floats, 
     """
     counts = prior.counts
     precision, shift = counts * part.precision, counts * part.shift
-    gram = rows.congruence(prior.covariance)
+    gram = prior.projection.congruence(prior.covariance)
     scale = 1 / (1 + np.abs(precision) * np.diagonal(gram))  # of the rows, for the solver
     system = np.diag(scale) + (scale * precision)[:, None] * gram
     inverse = np.linalg.solve(system, np.diag(scale))

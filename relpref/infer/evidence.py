@@ -124,7 +124,7 @@ def evaluate(
         n, m = program.layout.num_latents, program.layout.num_rows
         prior, moments, slopes, gradient = on_host(program, unconstrained)
         prior = prior._replace(blocks=dense_blocks(program.layout, prior.covariance))
-        rows: Any = prior.projection or program.rows
+        rows = prior.projection
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(
             block_diagonal(total(prior.blocks[site]) for site in program.layout.slices)
@@ -309,8 +309,8 @@ def _slope(program: Program, unconstrained: Values, slopes: Slopes, with_prior: 
     def surrogate(unconstrained: Values) -> Array:
         moving = program.read(unconstrained)
         if ("projection", "matrix") in slopes.pulls:
-            size = moving.location.size
-            moving = moving._replace(projection=DenseRows(moving.projection.rows(jnp.eye(size))))
+            matrix: Any = DenseRows(moving.projection.rows(jnp.eye(moving.location.size)))
+            moving = moving._replace(projection=matrix)
         total = along(moving, slopes.pulls) + sum(pull(moving) for pull in slopes.surrogates)
         return total + moving.log_prior if with_prior else total
 

@@ -20,7 +20,7 @@ from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Problem
 from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.powers import knows_derivatives, powered
-from relpref.linalg import Covariance
+from relpref.linalg import BlockDiagonal
 from relpref.linalg.arrays import Array, namespace
 from relpref.linalg.covariance import Pulls, at_path, joined
 
@@ -186,7 +186,7 @@ def slopes_of_prior(
     fit: Fit,
     alpha: Array,
     pulled: Array | None,
-    covariance: Covariance,
+    covariance: BlockDiagonal,
     before: Array,
 ) -> Slopes:
     """Derivatives in the prior: ½ tr((ββᵀ − M) ∂(A K Aᵀ)) at fixed sites.

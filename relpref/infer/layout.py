@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -156,7 +156,7 @@ class Prior(NamedTuple):
     counts: Array
     power: Array  # of each row's likelihood, see `relpref.infer.gradient.powers`
     noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
-    projection: DenseRows | None = None  # A, unless the program has it
+    projection: Any = None  # A, as `relpref.infer.rows.Rows`; on the host only
     # Likelihoods and values of the answers; without those that JAX cannot build again.
     observations: tuple[Observation, ...] = ()
 

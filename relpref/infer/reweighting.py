@@ -164,8 +164,7 @@ def log_likelihoods(
     if not direct and not (layout.integrated or lists):
         return np.asarray(_log_likelihoods(program, block, filled(draws, size)))[:number]
     if observations:
-        rows = prior.projection or program.rows
-        predictors = prior.offset + rows.rows((draws - prior.location).T).T
+        predictors = prior.offset + prior.projection.rows((draws - prior.location).T).T
     else:
         predictors = np.asarray(_predictors(program, block, filled(draws, size)))[:number]
     total = np.zeros(number)

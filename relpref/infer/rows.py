@@ -63,6 +63,10 @@ class DenseRows(_Written):
         """AᵀTA times an (n, k) array."""
         return self.gram(precision) @ matrix
 
+    def diagonal(self, covariance: Array) -> Array:
+        """Diagonal of A Σ Aᵀ, shape (m,), for a covariance Σ."""
+        return namespace(covariance).sum(self.rows(covariance) * self.matrix, axis=1)
+
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
         return namespace(white).sum(namespace(white).square(self.matrix @ white), axis=1)
@@ -213,6 +217,12 @@ class SparseRows(_Written):
             (self.entries(precision), self.places[1], starts), shape=(size, size)
         )
         return gram @ matrix
+
+    def diagonal(self, covariance: Array) -> Array:
+        """Diagonal of A Σ Aᵀ, shape (m,), for a covariance Σ."""
+        spread = covariance[self.column[:, :, None], self.column[:, None, :]]
+        terms = self.entry[:, :, None] * spread * self.entry[:, None, :]
+        return namespace(terms).sum(terms, axis=(1, 2))
 
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""

@@ -107,8 +107,10 @@ def maximize(
     if best is None:
         return Search(start, evaluate(start, sites), count, failures=failures)
     best.evaluations, best.failures = count, failures
-    # A line search that finds no better point because of noise in the evidence has converged.
-    best.converged = bool(outcome.success) or best.gradient_norm < 1e-2
+    # A line search that finds no better point because of noise in the evidence has converged: the
+    # curvature grows with the answers, so that a step would gain no more than _GAIN.
+    negligible = max(1e-2, np.sqrt(_GAIN * answers))
+    best.converged = bool(outcome.success) or best.gradient_norm < negligible
     return best
 
 

@@ -53,7 +53,7 @@ def _numbers(
     observations = program.observations(sites, origin)
     noise = [kind.sd for kind in shared_noise(observations)]
     noise += [unwrap(sites[name]["fn"]).scale for name, _ in layout.integrated]
-    projection = None
+    projection: Any = None
     if program.rows is None:
         offset, apply = jax.linearize(program.predictors, location)
         projection = Map(apply, apply)
@@ -161,7 +161,13 @@ class Template:
         """Run a program with tracers for all hyperparameters, fixed ones, too."""
         made: list[Template] = []
         fixed = program.fixed
-        bare = {"fixed": {}, "medians": {}, "counts": (), "arrow": None, "kept": Untraced({})}
+        bare: dict[str, Any] = {
+            "fixed": {},
+            "medians": {},
+            "counts": (),
+            "arrow": None,
+            "kept": Untraced({}),
+        }
         program = replace(program, **bare)
 
         def record(values: Values, program: Any, origin: Array) -> None:
@@ -234,6 +240,7 @@ class Template:
         prior = prior._replace(
             hyperparameters=values,
             offset=offset,
+            projection=prior.projection or self.program.rows,
             log_prior=total,
             noise=tuple(np.broadcast_to(sd, offset.shape) for sd in prior.noise),
         )

@@ -524,7 +524,7 @@ class GaussianProcess(TreeDistribution):
         super().__init__(event_shape=(covariance.size,), validate_args=validate_args)
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> Any:
         return np.zeros(self.event_shape)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

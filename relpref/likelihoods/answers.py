@@ -39,7 +39,7 @@ class AnswerModel(Protocol):
         The parameters in `SPREADS` have the priors of a single rater.
         """
 
-    def value(self, answers: Comparisons) -> "Array":
+    def value(self, answers: Comparisons) -> Any:
         """Observed values, shape (m,)."""
 
     def __call__(
@@ -146,7 +146,7 @@ class _Noisy:
         sites += [SPREADS[site] for site in sites if site in SPREADS]
         return {site: prior() for site, prior in priors.items() if site in sites}
 
-    def value(self, answers: Comparisons) -> "Array":
+    def value(self, answers: Comparisons) -> Any:
         """The probability; or the strength, 0 for a tie; or 1."""
         from relpref.linalg import real
         from relpref.linalg.arrays import namespace

@@ -6,6 +6,7 @@ The shared parts are priors, utilities, answers and decisions.
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax.numpy as jnp
 import numpyro
@@ -178,7 +179,7 @@ def group_gaps(answers: Comparisons, sd: Array) -> Array:
     """
     values = dist.Normal(0.0, sd).expand([answers.num_effects]).to_event(1)
     effect = numpyro.sample("group_effect", values, infer={INTEGRATED: True})
-    number = answers.effects
+    number: Any = answers.effects
     seen = effect[number] * namespace(number).where(number >= 0, NOISE, 0.0)
     return seen[:, 0] - seen[:, 1]
 

@@ -288,7 +288,9 @@ def _list_noise(
     model: AnswerModel, answers: Comparisons, parameters: Mapping[str, Floats]
 ) -> Floats:
     """Sd of the noise that an item has in the list of each row, shape (m,)."""
-    likelihood: Any = model(np.zeros(len(answers.winner)), answers, **parameters)
+    gap: Any = np.zeros(len(answers.winner))
+    given: Mapping[str, Any] = parameters
+    likelihood: Any = model(gap, answers, **given)
     (lists,) = likelihood.shared_noise
     return np.broadcast_to(lists.sd, answers.winner.shape)
 
@@ -335,10 +337,10 @@ def _likelihoods(
     model: AnswerModel, number: int, answers: Comparisons, parameters: Mapping[str, Floats]
 ) -> tuple[Any, Any]:
     """The distribution of m answers for each of a number of components, and their values."""
-    gap = np.zeros(len(answers.winner))
+    gap: Any = np.zeros(len(answers.winner))
 
     def component(at: int) -> Any:
-        given = {name: value[at] for name, value in parameters.items()}
+        given: Mapping[str, Any] = {name: value[at] for name, value in parameters.items()}
         likelihood = weighted(model(gap, answers, **given), answers)
         return likelihood.rows(...) if hasattr(likelihood, "rows") else likelihood
 

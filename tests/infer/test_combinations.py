@@ -47,7 +47,7 @@ def test_the_gradient_is_that_of_the_evidence(seed: int) -> None:
     rng = np.random.default_rng(seed)
     with jax.enable_x64(True):
         program = prepare_plates(
-            Program.of(xpgp, (data,), options, padding=True), average=engine is EP
+            Program.of(xpgp, (data,), options), average=engine is EP
         )
         dual, nothing = use_dual_space(program.layout), np.zeros(program.layout.num_rows)
 

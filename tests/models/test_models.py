@@ -145,7 +145,7 @@ def test_raters_and_groups(data: PreferenceData) -> None:
     sites = trace(preference_gp, data.with_comparisons(table))
     assert sites["rater_noise"]["value"].shape == (2,)
     utility, effect = (np.asarray(sites[name]["value"]) for name in ("utility", "group_effect"))
-    shared = np.where(answers.effects >= 0, effect[answers.effects], 0.0)
+    shared = np.where(answers.effects >= 0, np.sqrt(0.5) * effect[answers.effects], 0.0)
     gaps = utility[answers.winner] - utility[answers.loser] + shared[:, 0] - shared[:, 1]
     assert np.any(shared != 0)
     assert_allclose(as_likelihood(sites["answer"]["fn"]).predictor, gaps, atol=1e-9)

@@ -217,7 +217,9 @@ class LargeProblem:
                 "programs for so many items may not do; fit with structure='dense'"
             )
         parts = self._parts(reading.covariance.blocks[0])
-        prior = NamedSum({name: shown(part, name, progress_bar) for name, part in parts.items()})
+        with np.errstate(over="ignore"):  # the result of a fit says that numbers are infinite
+            named = {name: shown(part, name, progress_bar) for name, part in parts.items()}
+        prior = NamedSum(named)
         offset, column, entry = map(np.asarray, (reading.offset, rows.column, rows.entry))
         kinds = [tuple(map(np.asarray, kind)) for kind in shared_noise(reading.observations)]
         shared = None
