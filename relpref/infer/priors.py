@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from numpy.typing import NDArray
 from numpyro.distributions import transforms
 from numpyro.distributions.transforms import biject_to
-from scipy.special import betaln, digamma, expit, gammaln, xlog1py, xlogy
+from scipy.special import betaln, digamma, expit, gammaln, ndtr, ndtri, xlog1py, xlogy
 
 from relpref.likelihoods.tilted import unwrap
 
@@ -139,11 +139,37 @@ _DENSITIES: dict[type, Callable[..., Density]] = {
 }
 
 
+# Quantiles at Φ(z), and their derivatives in the parameters.
+Quantile = Callable[..., tuple[Any, dict[str, Any]]]
+
+
+def _normal_quantile(z: Any, loc: Any, scale: Any) -> tuple[Any, dict[str, Any]]:
+    return loc + scale * z, {"loc": np.ones_like(scale * z), "scale": z}
+
+
+def _half_normal_quantile(z: Any, scale: Any) -> tuple[Any, dict[str, Any]]:
+    unit = -ndtri(0.5 * ndtr(-z))
+    return scale * unit, {"scale": unit}
+
+
+def _log_normal_quantile(z: Any, loc: Any, scale: Any) -> tuple[Any, dict[str, Any]]:
+    value = np.exp(loc + scale * z)
+    return value, {"loc": value, "scale": z * value}
+
+
+_QUANTILES: dict[type, Quantile] = {
+    dist.Normal: _normal_quantile,
+    dist.HalfNormal: _half_normal_quantile,
+    dist.LogNormal: _log_normal_quantile,
+}
+
+
 class Form(NamedTuple):
     """The form of a hyperparameter's prior."""
 
     map: Callable[[Floats], Mapped]
     density: Callable[..., Density]
+    quantile: Quantile | None
 
 
 def form_of(prior: dist.Distribution) -> tuple[Form, dict[str, Any]] | None:
@@ -155,4 +181,5 @@ def form_of(prior: dist.Distribution) -> tuple[Form, dict[str, Any]] | None:
         return None
     density = _DENSITIES[type(base)]
     names = list(signature(density).parameters)[1:]
-    return Form(_MAPS[type(transform)], density), {name: getattr(base, name) for name in names}
+    form = Form(_MAPS[type(transform)], density, _QUANTILES.get(type(base)))
+    return form, {name: getattr(base, name) for name in names}

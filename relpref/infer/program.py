@@ -242,6 +242,9 @@ class Program:
     def values_of_members(self, unconstrained: Values, standard: Floats) -> Values:
         """Values of the members' sites on their supports, at quantiles of shape (sites, number)."""
         assert self.members is not None
+        on_host = self.on_host(unconstrained).quantiles(self.members, standard)
+        if on_host is not None:
+            return on_host
         values: Values = _values_of_members(self, unconstrained, standard)
         return values
 

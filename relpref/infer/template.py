@@ -6,6 +6,7 @@ program. At given hyperparameters the numbers are filled in, and nothing runs bu
 last kind. Derivatives by the numbers become derivatives by the hyperparameters in the same way.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,7 +21,8 @@ from numpyro.distributions.transforms import biject_to
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.call import Values, survey
 from relpref.infer.gaussians import gaussian_parts
-from relpref.infer.layout import Prior, Reading, joined_rows, prior_of, shared_noise
+from relpref.infer.layout import Observation, Prior, Reading, joined_rows, prior_of, shared_noise
+from relpref.infer.members import Members, OfMembers
 from relpref.infer.priors import Form, Mapped, form_of
 from relpref.infer.spaces import Map
 from relpref.likelihoods.tilted import unwrap
@@ -39,9 +41,9 @@ Parameters = dict[str, dict[str, Any]]  # of priors, by hyperparameters and name
 
 
 def _numbers(
-    program: "Program", values: Values, origin: Array
+    program: "Program", named: tuple[str, ...], values: Values, origin: Array
 ) -> tuple[Prior, Parameters, dict[str, Form]]:
-    """The program at values of all hyperparameters, with parameters and forms of their priors.
+    """The program at values of all hyperparameters, with parameters and forms of ``named`` priors.
 
     The latents, of 0, are the ``origin``, and the prior means of predictors are left out where the
     program has the projection. A prior has no form where JAX alone knows it.
@@ -74,28 +76,31 @@ def _numbers(
     prior = prior_of(reading, program.rows is not None)
     if layout.quadrature or not all(site.portable for site in survey(program.call)):
         prior = prior._replace(observations=())
-    forms = {name: form_of(sites[name]["fn"]) for name, _ in layout.hyperparameters}
+    forms = {name: form_of(sites[name]["fn"]) for name in named}
     known = {name: form for name, form in forms.items() if form is not None}
     parameters = {name: given for name, (_, given) in known.items()}
     return prior, parameters, {name: form for name, (form, _) in known.items()}
 
 
-def _is_graph(node: Any) -> bool:
-    # Flattened, a graph would compute its spectrum.
-    return hasattr(node, "num_nodes")
+def _leaves(tree: Any) -> tuple[list[Any], Any]:
+    """Numbers of a tree and its structure; flattened, a graph would compute its spectrum."""
+    return jax.tree.flatten(tree, is_leaf=lambda node: hasattr(node, "num_nodes"))
 
 
-@partial(jax.jit, static_argnums=1)
-def _computed(program: "Program", places: tuple[int, ...], values: Values) -> list[Array]:
+@partial(jax.jit, static_argnums=(1, 2))
+def _computed(
+    program: "Program", named: tuple[str, ...], places: tuple[int, ...], values: Values
+) -> list[Array]:
     """The numbers at some places."""
-    numbers = _numbers(program, values, jnp.zeros(program.layout.num_latents))[:2]
-    leaves = jax.tree.leaves(numbers, is_leaf=_is_graph)
+    origin = jnp.zeros(program.layout.num_latents)
+    leaves = _leaves(_numbers(program, named, values, origin)[:2])[0]
     return [leaves[place] for place in places]
 
 
-@partial(jax.jit, static_argnums=1)
+@partial(jax.jit, static_argnums=(1, 2))
 def _pulled(
     program: "Program",
+    named: tuple[str, ...],
     places: tuple[int, ...],
     fixed: Values,
     values: Values,
@@ -104,7 +109,7 @@ def _pulled(
     """Derivatives in hyperparameters, from those in the numbers at some places."""
 
     def computed(values: Values) -> list[Array]:
-        return _computed(program, places, {**fixed, **values})
+        return _computed(program, named, places, {**fixed, **values})
 
     return jax.vjp(computed, values)[1](slopes)[0]
 
@@ -145,55 +150,165 @@ def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
     return total
 
 
+class Multiple(NamedTuple):
+    """Numbers that are entries of a hyperparameter, each times a constant."""
+
+    site: str
+    entry: NDArray[np.intp]  # of the flattened hyperparameter, in the shape of the numbers
+    factor: Any
+
+    @classmethod
+    def whole(cls, site: str, shape: tuple[int, ...]) -> "Multiple":
+        """A hyperparameter itself."""
+        return cls(site, np.arange(math.prod(shape)).reshape(shape), 1.0)
+
+    def at(self, value: Floats) -> Any:
+        """The numbers at a flattened hyperparameter, which may have a first axis."""
+        return self.factor * value[..., self.entry]
+
+    def back(self, slope: Any, size: int) -> Floats:
+        """Derivatives in the flattened hyperparameter, from those in the numbers."""
+        shares = (self.factor * summed_to(np.asarray(slope), self.entry.shape)).ravel()
+        return np.asarray(np.bincount(self.entry.ravel(), shares, size), np.float64)
+
+
+def _by_numpy(
+    program: "Program", named: tuple[str, ...], shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[int, Any], dict[int, Multiple]]:
+    """Constants, and multiples of hyperparameters, that a program computes by NumPy.
+
+    They are given by places. The program runs at three values of the hyperparameters, of which the
+    first two have a ratio of its own for each entry.
+    """
+    rng, site_of = np.random.default_rng(0), []
+    for name, shape in shapes.items():
+        site_of += [name] * math.prod(shape)
+    first, ratio, third = rng.uniform(0.5, 1.0, (3, len(site_of)))
+    several: list[list[Any]] = []
+
+    def record() -> None:
+        for flat in (first, first * ratio, third):
+            ends = np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1]
+            parts = zip(shapes.items(), np.split(flat, ends), strict=True)
+            values = {name: part.reshape(shape) for (name, shape), part in parts}
+            origin = np.zeros(program.layout.num_latents)
+            several.append(_leaves(_numbers(program, named, values, origin)[:2])[0])
+
+    try:
+        jax.eval_shape(record)
+    except (TypeError, UnsupportedProgramError, ValueError):
+        return {}, {}
+    order, constants, multiples = np.argsort(ratio), {}, {}
+    starts = dict(zip(shapes, np.cumsum([0, *map(math.prod, shapes.values())]), strict=False))
+    for at, leaves in enumerate(zip(*several, strict=True)):
+        if not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves):
+            continue
+        one, two, three = map(np.asarray, leaves)
+        zero = one == 0
+        if np.array_equal(one, two) and np.array_equal(one, three):
+            constants[at] = leaves[0]
+        if np.array_equal(one, two) or not np.issubdtype(one.dtype, np.floating):
+            continue
+        seen = np.where(zero, 0.0, two / np.where(zero, 1.0, one))
+        place = np.searchsorted(ratio[order], seen * (1 - 1e-9)).clip(max=len(order) - 1)
+        entry = np.where(zero, -1, order[place])
+        (site, *others) = {site_of[number] for number in entry[~zero].ravel()}
+        if others:
+            continue
+        entry = np.where(zero, starts[site], entry)
+        factor = one / first[entry]
+        if np.allclose(two, factor * (first * ratio)[entry], 1e-12, 0.0) and np.allclose(
+            three, factor * third[entry], 1e-12, 0.0
+        ):
+            factor = (
+                np.round(factor, 12) if np.allclose(factor, np.round(factor), 1e-12) else factor
+            )
+            multiples[at] = Multiple(site, entry - starts[site], factor)
+    return constants, multiples
+
+
 @dataclass(frozen=True, eq=False)
 class Template:
     """A program that ran once, see the module."""
 
     program: "Program"  # without what is not needed to run it
+    named: tuple[str, ...]  # hyperparameters whose priors are known
+    shapes: Mapping[str, tuple[int, ...]]  # of all hyperparameters, fixed ones, too
     structure: Any  # of what `_numbers` returns but for the forms
     leaves: tuple[Any, ...]  # constants, and what JAX traced in other places
-    sites: Mapping[int, str]  # hyperparameters by their places
+    multiples: Mapping[int, Multiple]  # multiples of hyperparameters by their places
     computed: Mapping[int, tuple[int, ...]]  # shapes of computed numbers by their places
     forms: Mapping[str, Form]  # of priors; without those that JAX alone knows
+    # Members whose hyperparameters are averaged over here; None: the program does, if any.
+    members: Members | None = None
 
     @classmethod
     def of(cls, program: "Program") -> "Template":
         """Run a program with tracers for all hyperparameters, fixed ones, too."""
+        members = program.members
+        if members is not None:
+            template = cls._run(replace(program, members=None), members)
+            (observation, *more) = template.places[0].observations
+            moving = template.computed.keys() & set(jax.tree.leaves(observation))
+            known = all(
+                name in template.forms and template.forms[name].quantile for name in members.names
+            )
+            if known and not more and not moving:
+                return template
+        return cls._run(program)
+
+    @classmethod
+    def _run(cls, program: "Program", members: Members | None = None) -> "Template":
         made: list[Template] = []
-        fixed = program.fixed
-        bare: dict[str, Any] = {
-            "fixed": {},
-            "medians": {},
-            "counts": (),
-            "arrow": None,
-            "kept": Untraced({}),
-        }
-        program = replace(program, **bare)
+        shapes = dict(program.layout.hyperparameters)
+        shapes |= {name: np.shape(value) for name, value in program.fixed.items()}
+        named = tuple(name for name, _ in program.layout.hyperparameters)
+        if members is not None:
+            named += members.names
+            shapes |= dict.fromkeys(members.names, (members.number,))
+        bare: dict[str, Any] = {"fixed": {}, "medians": {}, "counts": (), "arrow": None}
+        given = replace(program, **bare, kept=Untraced({}))
 
         def record(values: Values, program: Any, origin: Array) -> None:
-            *numbers, forms = _numbers(program, values, origin)
-            leaves, structure = jax.tree.flatten(tuple(numbers), is_leaf=_is_graph)
+            *numbers, forms = _numbers(program, named, values, origin)
+            leaves, structure = _leaves(tuple(numbers))
             names = {id(tracer): name for name, tracer in values.items()}
-            sites, computed = {}, {}
+            multiples, computed = {}, {}
             for at, leaf in enumerate(leaves):
                 if id(leaf) in names:
-                    sites[at] = names[id(leaf)]
+                    name = names[id(leaf)]
+                    multiples[at] = Multiple.whole(name, shapes[name])
                 elif isinstance(leaf, jax.core.Tracer):
                     computed[at] = tuple(leaf.shape)
                 elif isinstance(leaf, jax.Array):
                     leaves[at] = np.asarray(leaf)
-            made.append(cls(given, structure, tuple(leaves), sites, computed, forms))
+            parts = structure, tuple(leaves), multiples, computed, forms
+            made.append(cls(given, named, shapes, *parts, members))
 
-        given, origin = program, np.zeros(program.layout.num_latents)
-        shapes = dict(program.layout.hyperparameters)
-        shapes |= {name: np.shape(value) for name, value in fixed.items()}
+        origin = np.zeros(given.layout.num_latents)
         values = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in shapes.items()}
         try:
-            jax.eval_shape(partial(record, program=program, origin=origin), values)
+            jax.eval_shape(partial(record, program=given, origin=origin), values)
         except (TypeError, UnsupportedProgramError, ValueError):
             # It may do with its arguments what JAX alone can do.
-            jax.eval_shape(record, values, program, origin)
-        return made[0]
+            jax.eval_shape(record, values, given, origin)
+            return made[0]
+        (template,) = made
+        if not template.computed:
+            return template
+        constants, multiples = _by_numpy(given, named, shapes)
+        leaves, computed = list(template.leaves), dict(template.computed)
+        for at in constants.keys() & computed.keys():
+            leaves[at] = constants[at]
+        more = {at: multiples[at] for at in multiples.keys() & computed.keys()}
+        for at in constants.keys() | more.keys():
+            computed.pop(at, None)
+        return replace(
+            template,
+            leaves=tuple(leaves),
+            multiples={**template.multiples, **more},
+            computed=computed,
+        )
 
     @cached_property
     def places(self) -> tuple[Prior, Parameters]:
@@ -206,8 +321,8 @@ class Template:
         """Whether likelihoods, predictors or noise depend on hyperparameters."""
         prior, _ = self.places
         parts = (prior.observations, prior.noise, prior.offset, prior.location)
-        moves = any(at in self.sites or at in self.computed for at in jax.tree.leaves(parts))
-        return moves or not prior.observations
+        moving = self.multiples.keys() | self.computed.keys()
+        return not moving.isdisjoint(jax.tree.leaves(parts)) or not prior.observations
 
     def at(self, unconstrained: Values, fixed: Values) -> "Filled":
         """The program at unconstrained hyperparameters, and others fixed on their supports."""
@@ -219,15 +334,16 @@ class Template:
             total = sum(float(np.sum(each.log_slope)) for each in mapped.values())
         else:
             values, total = jax.tree.map(np.asarray, _prior(self.program, fixed, raw))
-        leaves, every = list(self.leaves), {**fixed, **values}
-        for at, name in self.sites.items():
-            leaves[at] = every[name]
+        every = {name: np.ones(shape) for name, shape in self.shapes.items()} | fixed | values
+        flat, leaves = {name: np.ravel(value) for name, value in every.items()}, list(self.leaves)
+        for at, multiple in self.multiples.items():
+            leaves[at] = multiple.at(flat[multiple.site])
         if self.computed:
-            numbers = _computed(self.program, tuple(self.computed), every)
+            numbers = _computed(self.program, self.named, tuple(self.computed), every)
             for at, number in zip(self.computed, numbers, strict=True):
                 leaves[at] = np.asarray(number)
         prior, parameters = self.structure.unflatten(leaves)
-        slopes: list[tuple[Any, Any]] = []
+        slopes: list[tuple[int | str, Any]] = []
         for name in mapped:
             form, given, places = self.forms[name], parameters[name], self.places[1][name]
             density, slope, by_parameter = form.density(values[name], **given)
@@ -244,7 +360,8 @@ class Template:
             log_prior=total,
             noise=tuple(np.broadcast_to(sd, offset.shape) for sd in prior.noise),
         )
-        return Filled(self, raw, fixed, prior, mapped, parameters, slopes)
+        filled = Filled(self, raw, fixed, prior, mapped, parameters, slopes)
+        return filled if self.members is None else filled.averaged(self.members)
 
 
 class Filled(NamedTuple):
@@ -257,7 +374,7 @@ class Filled(NamedTuple):
     mapped: Mapping[str, Mapped]  # of each hyperparameter; empty where JAX is needed for a prior
     parameters: Parameters
     # Derivatives of the log prior, by hyperparameters and places of numbers.
-    slopes: list[tuple[Any, Any]]
+    slopes: list[tuple[int | str, Any]]
 
     def densities(self, name: str, raw: Floats) -> Floats | None:
         """Log densities of values of an unconstrained hyperparameter, entry by entry.
@@ -273,6 +390,69 @@ class Filled(NamedTuple):
         density: Floats = form.density(mapped.value, **self.parameters[name])[0] + mapped.log_slope
         return density
 
+    def quantiles(self, members: Members, standard: Floats) -> Values | None:
+        """Values of the members' hyperparameters at quantiles, from z of shape (sites, ...).
+
+        None where JAX alone knows them.
+        """
+        values = {}
+        for name, z in zip(members.names, standard, strict=True):
+            form = self.template.forms.get(name)
+            if form is None or form.quantile is None:
+                return None
+            values[name] = form.quantile(z, **self.parameters[name])[0]
+        return values
+
+    def averaged(self, members: Members) -> "Filled":
+        """The program with a likelihood that is averaged over members."""
+        ((likelihood, value, counts),) = self.prior.observations
+        rows: Any = likelihood
+        leaves, structure = jax.tree.flatten(rows.rows(...))
+        nodes = members.nodes[0].T[:, :, None]
+        at_nodes = self.quantiles(members, nodes)
+        assert at_nodes is not None
+        shape, number = (nodes.shape[1], members.number), nodes.shape[1]
+        at_nodes = {name: np.broadcast_to(each, shape) for name, each in at_nodes.items()}
+        places = jax.tree.leaves(self.template.places[0].observations[0].likelihood)
+        for at, place in enumerate(places):
+            target, multiple = leaves[at].shape, self.template.multiples.get(place)
+            if multiple is not None and multiple.site in at_nodes:
+                each = multiple.at(at_nodes[multiple.site])
+                each = each.reshape(number, *(1,) * (len(target) - each.ndim + 1), *each.shape[1:])
+                leaves[at] = np.broadcast_to(each, (number, *target))
+            else:
+                leaves[at] = np.broadcast_to(leaves[at], (number, *target))
+        every = OfMembers(jax.tree.unflatten(structure, leaves), members, counts)
+        prior = self.prior._replace(
+            observations=(Observation(every, value, counts),),
+            log_concave=np.zeros(counts.shape, bool),
+            power=np.ones(counts.shape),
+        )
+        return self._replace(prior=prior)
+
+    def _of_members(self, members: Members, pulls: Pulls) -> list[tuple[int | str, Any]]:
+        """Derivatives by places of numbers, from those of an averaged likelihood by its paths."""
+        template, (_, parameters) = self.template, self.template.places
+        places = template.places[0].observations[0].likelihood
+        slopes: list[tuple[int | str, Any]] = []
+        by_site: dict[str, Any] = dict.fromkeys(members.names, 0.0)
+        for path, slope in pulls.items():
+            place = at_path(places, path)
+            multiple = template.multiples.get(place)
+            if multiple is None or multiple.site not in by_site:
+                slopes.append((place, slope))
+            else:
+                back = partial(multiple.back, size=members.number)
+                by_site[multiple.site] += np.stack([back(each) for each in slope])
+        for name, z in zip(members.names, members.nodes[0].T[:, :, None], strict=True):
+            form = template.forms[name]
+            assert form.quantile is not None
+            _, by_parameter = form.quantile(z, **self.parameters[name])
+            slopes += [
+                (parameters[name][key], by_site[name] * each) for key, each in by_parameter.items()
+            ]
+        return slopes
+
     def gradient(self, pulls: Pulls) -> Values:
         """Derivatives of log evidence and log prior in the unconstrained hyperparameters.
 
@@ -281,21 +461,31 @@ class Filled(NamedTuple):
         template, values = self.template, self.prior.hyperparameters
         places, _ = template.places
         program, slopes = template.program, list(self.slopes)
+        if template.members is not None:
+            start = ("observations", "0", "likelihood", "each")
+            inside = {path[4:]: slope for path, slope in pulls.items() if path[:4] == start}
+            slopes += self._of_members(template.members, inside)
+            pulls = {path: slope for path, slope in pulls.items() if path[:4] != start}
         slopes += [(at_path(places, path), slope) for path, slope in pulls.items()]
         if program.rows is not None and ("offset",) in pulls:
             slopes.append((places.location, program.rows.back(pulls["offset",])))
         total = {name: np.zeros(np.shape(value)) for name, value in values.items()}
         computed = {at: np.zeros(shape) for at, shape in template.computed.items()}
         for place, slope in slopes:
-            name = template.sites.get(place, place)
-            if name in total:
-                total[name] = total[name] + summed_to(np.asarray(slope), total[name].shape)
+            if isinstance(place, str):
+                total[place] = total[place] + summed_to(np.asarray(slope), total[place].shape)
+                continue
+            multiple = template.multiples.get(place)
+            if multiple is not None and (name := multiple.site) in total:
+                back = multiple.back(slope, total[name].size)
+                total[name] = total[name] + back.reshape(total[name].shape)
             elif place in computed:
                 shape = computed[place].shape
                 computed[place] = computed[place] + summed_to(np.asarray(slope), shape)
         if computed:
-            by_place = tuple(computed), self.fixed, values, list(computed.values())
-            back = _pulled(program, *by_place)
+            held = {name: np.ones(shape) for name, shape in template.shapes.items()} | self.fixed
+            by_place = tuple(computed), held, values, list(computed.values())
+            back = _pulled(program, template.named, *by_place)
             total = {name: slope + np.asarray(back[name]) for name, slope in total.items()}
         if self.mapped or not values:
             return {
