@@ -50,7 +50,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
     sites = {site.name: site for site in survey(program.call)}
     if not any(site.plated and not site.observed for site in sites.values()):
         return program
-    depends = _dependence(program, sites)
+    depends = _by_places(program, sites) or _dependence(program, sites)
     members = _members(program, sites, depends) if average else None
     averaged = set() if members is None else set(members.names)
     idle = {
@@ -94,11 +94,46 @@ class _Dependence(NamedTuple):
     others: bool  # predictors, and distributions of latents
     scales: frozenset[str]  # hyperparameters in plates by their priors
     quantiles: bool  # whether its prior has them
+    # The entry that each row depends on, shape (m,); None where a row depends on several, or where
+    # that is not known yet.
+    row: Any = None
 
     @property
     def none(self) -> bool:
         """Whether only priors depend on it."""
         return not (self.likelihoods or self.others)
+
+
+def _by_places(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence] | None:
+    """Dependence on each hyperparameter, by name, if no number of the program is computed."""
+    if program.layout.quadrature or (template := program.template).computed:
+        return None
+    (prior, parameters), forms = template.places, template.forms
+    named = [name for name, _ in program.layout.hyperparameters]
+    if not prior.observations or not all(name in forms for name in named):
+        return None
+    if any(forms[name].quantile is None for name in named if sites[name].plated):
+        return None
+
+    def multiples(tree: Any, name: str) -> list[Any]:
+        each = (template.multiples.get(place) for place in jax.tree.leaves(tree))
+        return [multiple for multiple in each if multiple is not None and multiple.site == name]
+
+    result, others = {}, (prior.covariance, prior.location, prior.offset, prior.noise)
+    plated = [name for name in named if sites[name].plated]
+    for name, shape in program.layout.hyperparameters:
+        seen = multiples(prior.observations, name)
+        rows = [multiple.entry for multiple in seen]
+        alike = seen and len(shape) == 1 and all(np.array_equal(rows[0], row) for row in rows)
+        whole = alike and rows[0].shape == (program.layout.num_rows,)
+        result[name] = _Dependence(
+            likelihoods=bool(seen),
+            others=bool(multiples(others, name)),
+            scales=frozenset(site for site in plated if multiples(parameters[site], name)),
+            quantiles=True,
+            row=rows[0] if whole else None,
+        )
+    return result
 
 
 def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence]:
@@ -133,7 +168,11 @@ def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependen
             bool(part.any()) for part in np.split(np.array(marks, bool), ends)
         )
         scales = frozenset(site for site, mark in zip(plated, priors, strict=True) if mark)
-        dependence[name] = _Dependence(likelihoods, others, scales, name in with_quantiles)
+        row = None
+        if sites[name].plated and likelihoods and not others and len(sites[name].shape) == 1:
+            row = _row(program, name, *sites[name].shape)
+        quantiles = name in with_quantiles
+        dependence[name] = _Dependence(likelihoods, others, scales, quantiles, row)
     return dependence
 
 
@@ -150,8 +189,7 @@ def _members(
     rows: dict[str, Any] = {}
     for name, shape in layout.hyperparameters:
         alone = depends[name].likelihoods and not depends[name].others and depends[name].quantiles
-        usable = sites[name].plated and alone and len(shape) == 1
-        row = _row(program, name, *shape) if usable else None
+        row = depends[name].row if sites[name].plated and alone else None
         first = next(iter(rows), name)
         if (
             row is not None
