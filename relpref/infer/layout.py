@@ -1,6 +1,6 @@
 """Layout of a program's latent sites and rows, and its values at given hyperparameters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from jax.core import Tracer
 
 from relpref.data import PreferenceData
 from relpref.data.padding import declares_padding
@@ -18,6 +19,7 @@ from relpref.infer.spaces import Map
 from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, require_memory
+from relpref.linalg.arrays import namespace
 
 MATRICES = 4  # number of matrices of the size of a prior covariance that are needed at once
 
@@ -62,30 +64,34 @@ class Observation(NamedTuple):
         return Observation(likelihood.rows(rows), self.value[rows], self.counts[rows])
 
 
-def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
+def shared_noise(likelihoods: Sequence[Likelihood]) -> list[SharedNoise]:
     """The kinds of noise that rows share by their likelihoods, for all rows."""
-    kinds, start, total = [], 0, sum(observation.value.size for observation in observations)
-    for likelihood, value, _ in observations:
-        padding = (start, total - start - value.size)
+    sizes = [int(np.prod(jnp.shape(likelihood.predictor))) for likelihood in likelihoods]
+    kinds, ends = [], np.cumsum(sizes)
+    for likelihood, size, end in zip(likelihoods, sizes, ends, strict=True):
+        padding = (int(end) - size, int(ends[-1] - end))
         for kind in getattr(likelihood, "shared_noise", ()):
-            group, first, second = (
-                jnp.pad(jnp.ravel(part), padding, constant_values=-1) for part in kind[:3]
+            padded = (
+                namespace(part).pad(part.ravel(), padding, constant_values=missing)
+                for part, missing in zip(kind, (-1, -1, -1, 0), strict=True)
             )
-            sd = jnp.pad(jnp.ravel(kind.sd), padding)
-            kinds.append(SharedNoise(group, first, second, sd))
-        start += value.size
+            kinds.append(SharedNoise(*padded))
     return kinds
 
 
 def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
     """The number of answers of each row of an observed site, shape (m,)."""
-    counts = 1.0 if site["scale"] is None else site["scale"]
+    factors = [1.0 if site["scale"] is None else site["scale"]]
     distribution, base = site["fn"], unwrap(site["fn"])
     while distribution is not base:
         if isinstance(distribution, dist.MaskedDistribution):  # a masked row was not answered
-            counts = jnp.where(distribution._mask, counts, 0.0)
+            factors.append(distribution._mask)
         distribution = distribution.base_dist
-    return jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, jnp.zeros(()).dtype), shape))
+    xp = jnp if any(isinstance(factor, Tracer) for factor in factors) else np
+    counts, *masks = map(xp.asarray, factors)
+    for mask in masks:
+        counts = xp.where(mask, counts, 0.0)
+    return xp.ravel(xp.broadcast_to(xp.asarray(counts, jnp.result_type(float)), shape))
 
 
 @dataclass(frozen=True)

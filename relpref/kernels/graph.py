@@ -314,9 +314,8 @@ class RegularizedLaplacian:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``range``, a scalar."""
-        return {
-            "range": dist.LogNormal(0.5 * jnp.log(10.0 / real(graph.reference.mean_degree)), 1.0)
-        }
+        degree = graph.reference.mean_degree
+        return {"range": dist.LogNormal(0.5 * namespace(degree).log(10.0 / degree), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Dense:
         return _spectral(graph, partial(_regularized, range), normalize)
@@ -385,7 +384,8 @@ class Diffusion:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``time``, a scalar."""
-        return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
+        degree = graph.reference.mean_degree
+        return {"time": dist.LogNormal(-namespace(degree).log(degree), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Dense:
         return _spectral(graph, partial(_heat, time), normalize, True)

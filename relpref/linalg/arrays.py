@@ -25,10 +25,12 @@ def on_host(*trees: Any) -> bool:
 
 
 def namespace(*arrays: Any) -> Any:
-    """``numpy``, or ``jax.numpy`` where one of the arrays is JAX's."""
+    """``numpy``, or ``jax.numpy`` where one of the arrays is JAX's, or is made one by JAX."""
     for array in arrays:
         # The second question alone would take most of a step on small arrays.
-        if not isinstance(array, _HOST) and isinstance(array, jax.Array):
+        if not isinstance(array, _HOST) and (
+            isinstance(array, jax.Array) or hasattr(array, "__jax_array__")
+        ):
             return jnp
     return np
 

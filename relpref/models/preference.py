@@ -6,6 +6,7 @@ The shared parts are priors, utilities, answers and decisions.
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax.numpy as jnp
 import numpyro
@@ -33,6 +34,7 @@ from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.labels import Link, bernoulli
 from relpref.likelihoods.tilted import INTEGRATED
 from relpref.linalg import Covariance, Identity, NamedSum, real
+from relpref.linalg.arrays import namespace
 
 Priors = Mapping[str, dist.Distribution]
 
@@ -150,12 +152,13 @@ def sample_preferences(
             values[site] = hyperparameters.sample(site, prior)
     group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)
     effects = 0.0
-    if answers.covariates is not None:
+    if answers.covariates is not None and answers.covariate_scales is not None:
         scale = hyperparameters.sample(EFFECT_SCALE, EFFECT_SCALE_PRIOR)
-        sides = real(answers.covariates) / real(answers.covariate_scales)
+        sides = answers.covariates / answers.covariate_scales
         normal = dist.Normal(0.0, scale).expand(sides.shape[1:]).to_event(1)
         # Before the utilities: engines fill up the last vector of a program.
-        effects = sides @ numpyro.sample(EFFECT, normal, infer={"event_dims": ["covariate"]})
+        effect = numpyro.sample(EFFECT, normal, infer={"event_dims": ["covariate"]})
+        effects = effect @ sides.T
     hyperparameters.check_all_used()
     if not parts:
         raise DataError(remedy)
@@ -180,14 +183,16 @@ def group_gaps(answers: Comparisons, sd: Array) -> Array:
     """
     values = dist.Normal(0.0, NOISE * sd).expand([answers.num_effects]).to_event(1)
     effect = numpyro.sample("group_effect", values, infer={INTEGRATED: True})
-    number = jnp.asarray(answers.effects)
-    seen = jnp.where(number >= 0, effect[number], 0.0)
+    number: Any = answers.effects
+    seen = effect[number] * (number >= 0)
     return seen[:, 0] - seen[:, 1]
 
 
 def repeated(count: ArrayLike) -> handlers.scale:
     """Count each row of a plate ``count`` times, as that many identical answers."""
-    return handlers.scale(scale=jnp.asarray(count))
+    repeating = handlers.scale()
+    repeating.scale = count  # numpyro would refuse 0, of rows that fill up the data
+    return repeating
 
 
 # Normal with sd 2: from one class in forty to forty of one, before any feature is looked at.
@@ -220,7 +225,7 @@ def sample_decisions(
     weight = numpyro.sample(
         "weight", dist.Normal(0.0, amplitude).expand([functions, size]).to_event(2)
     )
-    predictor: Array = features.values @ weight.T
+    predictor: Array = (weight @ features.values.T).T
     if intercept:
         predictor = predictor + numpyro.sample(
             "intercept", INTERCEPT_PRIOR.expand([functions]).to_event(1)
@@ -234,7 +239,7 @@ def sample_decisions(
     with (
         examples,
         numpyro.plate("class", functions, dim=-1),
-        handlers.mask(mask=jnp.asarray(taken, bool)),
+        handlers.mask(mask=namespace(taken).asarray(taken, bool)),
     ):
         numpyro.sample("decision", bernoulli(link)(predictor, spread), obs=outcome)
 

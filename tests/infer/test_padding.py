@@ -174,25 +174,25 @@ def listening(traces: Traces) -> Iterator[Callable[..., list[str]]]:
 @pytest.mark.parametrize(
     "engine", [EP(xpgp), Laplace(partial(xpgp, attribute_kernel=SquaredExponential()))]
 )
-def test_another_size_traces_nothing(engine: Any, listening: Callable[..., list[str]]) -> None:
+def test_another_size_traces_shapes_alone(engine: Any, listening: Callable[..., list[str]]) -> None:
     def fit(n: int, m: int) -> Any:
         return engine.run(0, make(n, m, n)).ranking()
 
     clear()
     assert "_slope" in listening(lambda: fit(33, 70))
     again = type(engine)(partial(xpgp, **getattr(engine.program, "keywords", {})))  # another object
-    assert listening(lambda: again.run(0, make(50, 100, 1)).ranking()) == []
-    assert listening(lambda: fit(64, 120)) == []
+    assert listening(lambda: again.run(0, make(50, 100, 1)).ranking()) == ["shapes"]
+    assert listening(lambda: fit(64, 120)) == ["shapes"]
 
 
-def test_more_groups_trace_nothing(listening: Callable[..., list[str]]) -> None:
+def test_more_groups_trace_shapes_alone(listening: Callable[..., list[str]]) -> None:
     def fit(n: int, m: int, groups: int) -> Any:
         posterior: Any = EP(xpgp).run(0, make(n, m, n, group=range(groups)))
         return posterior.ranking()
 
     clear()
     assert "_slope" in listening(lambda: fit(33, 70, 10))
-    assert listening(lambda: fit(50, 100, 23)) == []
+    assert listening(lambda: fit(50, 100, 23)) == ["shapes"]
 
 
 def test_who_does_not_allow_it_sees_the_data_as_they_are() -> None:
