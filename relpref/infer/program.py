@@ -495,8 +495,6 @@ def _seen(
 ) -> tuple[Program, Run] | None:
     """The program by a run with affine latents, and what that shows; None if it needs more."""
     observed = tuple(name for name, site in sites.items() if site.observed)
-    if not all(sites[name].knows_moments for name in observed):
-        return None
     names, constants = list(candidates), False
     while names:
         layout = Layout(
@@ -511,7 +509,7 @@ def _seen(
             shown = run(call, arrays, fixed, layout, shapes, constants=constants)
         except (*_NO_ARRAYS, UnsupportedProgramError):
             shown = None
-        if shown is None or shown.moves:
+        if shown is None or shown.moves or not (shown.constant or constants):
             if constants:
                 return None
             constants = True
@@ -524,7 +522,13 @@ def _seen(
             ]
             names = rest if len(rest) < len(names) else []
         else:
-            layout, medians = replace(layout, num_rows=len(shown.counts)), shown.medians
+            layout = replace(
+                layout,
+                quadrature=tuple(shown.concave.items()),
+                num_rows=len(shown.counts),
+                constant_projection=shown.constant,
+            )
+            medians = shown.medians
             if len(medians) < len(free):
                 more = medians_by_jax(call, tuple(free), layout, arrays, fixed)
                 medians = {**more, **medians}

@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.infer.call import Call
-from relpref.infer.latents import Affine
+from relpref.infer.latents import Affine, Asked
 from relpref.infer.layout import Layout
 from relpref.infer.medians import median, median_by_numpy
 from relpref.infer.program import Program, _followed, discover
@@ -55,9 +55,9 @@ def refuse(values: Affine) -> Any:
     raise AssertionError("was asked for an array")
 
 
-def hold(form: Callable[..., Any], ask: Callable[[Affine], Any] = refuse) -> None:
+def hold(form: Callable[..., Any]) -> None:
     with jax.enable_x64(True):
-        values = form(*Affine.latents(LAYOUT, ask).values())
+        values = form(*Affine.latents(LAYOUT, refuse).values())
         point = RNG.standard_normal(LAYOUT.num_latents)
         truth, apply = jax.linearize(lambda x: form(*LAYOUT.unravel(x).values()), point)
         matrix = jax.vmap(apply, out_axes=-1)(np.eye(len(point)))
@@ -73,6 +73,35 @@ def hold(form: Callable[..., Any], ask: Callable[[Affine], Any] = refuse) -> Non
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_against_linearization(name: str) -> None:
     hold(FORMS[name])
+
+
+MOVING: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "an offset": (lambda f, t: t + f[FIRST] - f[SECOND] - 2 * t, False),
+    "a factor": (lambda f, t: f[FIRST] * t, True),
+    "a factor from the left": (lambda f, t: 1 - t * f / t, True),
+    "features": (lambda f, t: (t * TABLE) @ f, True),
+    "features from the right": (lambda f, t: f @ (t * TABLE.T) + f[2], True),
+}
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_what_moves_with_hyperparameters(name: str) -> None:
+    form, moves = MOVING[name]
+    held: list[Affine] = []
+
+    def traced(t: Any) -> Any:
+        held.append(form(Affine.latents(LAYOUT, refuse)["f"], t))
+        return held[0].offset
+
+    with jax.enable_x64(True):
+        offset = jax.jit(traced)(0.7)
+        truth, apply = jax.linearize(lambda x: form(x, 0.7), np.zeros(6))
+        matrix = np.asarray(jax.vmap(apply, out_axes=-1)(np.eye(6)))
+    (values,) = held
+    assert_allclose(offset, truth, rtol=1e-13)
+    assert values.moves == moves
+    there = values.matrix.toarray()[:, :6]
+    assert_array_equal(there != 0, matrix != 0) if moves else assert_allclose(there, matrix)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -106,7 +135,8 @@ def test_random_programs_against_linearization(seed: int) -> None:
     [
         lambda f: jnp.asarray(f) + 1,
         lambda f: jnp.ones(6) * f,
-        lambda f: f * jnp.asarray(f),
+        lambda f: jnp.asarray(f) * jnp.asarray(f),
+        lambda f: jnp.eye(6) @ f,
     ],
 )
 def test_functions_of_jax_ask_for_an_array(form: Callable[[Any], Any]) -> None:
@@ -116,12 +146,23 @@ def test_functions_of_jax_ask_for_an_array(form: Callable[[Any], Any]) -> None:
         asked.append(values)
         return jnp.zeros(values.shape)
 
-    form(Affine.latents(LAYOUT, ask)["f"])
+    form(Asked.latents(LAYOUT, ask)["f"])
     assert asked
 
 
 @pytest.mark.parametrize(
-    "form", [np.exp, np.asarray, bool, float, lambda f: f**2, lambda f: f[7], lambda f: f @ f]
+    "form",
+    [
+        np.exp,
+        jnp.exp,
+        np.asarray,
+        bool,
+        float,
+        lambda f: f**2,
+        lambda f: f[7],
+        lambda f: f @ f,
+        lambda f: f * f,
+    ],
 )
 def test_what_is_not_affine_is_refused(form: Callable[[Any], Any]) -> None:
     with pytest.raises((TypeError, IndexError, AssertionError)):
@@ -199,7 +240,23 @@ def hierarchical() -> None:
     numpyro.sample("y", ProbitComparison(f[FIRST] - f[SECOND]), obs=1)
 
 
-@pytest.mark.parametrize("program", [shifted, remembered, repeated, with_jax, hierarchical])
+def centered() -> None:
+    level, spread = (numpyro.sample(n, dist.HalfNormal(1.0)) for n in ("level", "spread"))
+    f = level + spread * numpyro.sample("f", dist.Normal(0.0, 1.0).expand([6]).to_event(1))
+    numpyro.sample("y", ProbitComparison(f[FIRST]), obs=1)
+
+
+def labels() -> None:
+    f = numpyro.sample("f", prior(6))
+    with numpyro.plate("row", 9):
+        numpyro.sample("y", dist.StudentT(4.0, f[FIRST] - f[SECOND], 0.5), obs=TABLE[:, 0])
+        numpyro.sample("z", dist.Bernoulli(logits=jnp.ones(9) * f[FIRST]), obs=1)
+    numpyro.sample("a", dist.Normal(f[:3], 0.5), obs=TABLE[:3, 1])
+
+
+@pytest.mark.parametrize(
+    "program", [centered, labels, shifted, remembered, repeated, with_jax, hierarchical]
+)
 def test_a_run_shows_what_a_trace_does(
     program: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +274,7 @@ def test_a_run_shows_what_a_trace_does(
     quick, slow = read(False), read(True)
     assert quick.layout == slow.layout
     assert_array_equal(quick.counts, slow.counts)
-    assert (quick.rows is None) == (slow.rows is None) == (program is remembered)
+    assert (quick.rows is None) == (slow.rows is None) == (program in (remembered, centered))
     if quick.rows is not None and slow.rows is not None:
         assert_array_equal(quick.rows.column, slow.rows.column)
         assert_allclose(quick.rows.entry, slow.rows.entry, rtol=1e-14)
