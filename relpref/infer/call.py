@@ -64,8 +64,10 @@ class Call:
         seed: Any = 0,
         unconstrained: Values | None = None,
         standard: Values | None = None,
+        *,
+        draw: bool = True,
     ) -> dict[str, Values]:
-        """Every site of a run with given values; others are drawn from their priors.
+        """Every site of a run with given values; others are drawn from their priors, or else 0.
 
         Values are on their supports, ``unconstrained``, or ``standard``: prior quantiles on the
         scale of a standard normal variable. Sites that are integrated out are at their prior mean,
@@ -80,8 +82,11 @@ class Call:
                 return prior_quantile(site["fn"], ndtr(jnp.asarray(quantiles[site["name"]])))
             if site["name"] in raw:
                 return biject_to(site["fn"].support)(raw[site["name"]])
-            left_out = site["name"] not in values and is_integrated(site)
-            return site["fn"].mean if left_out else None
+            if site["name"] in values:
+                return None
+            if is_integrated(site):
+                return site["fn"].mean
+            return None if draw else _zeros(site)
 
         raw, quantiles = unconstrained or {}, standard or {}
         model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
@@ -97,6 +102,12 @@ class Call:
                     "functions of jax.numpy in the program"
                 ) from error
         return sites
+
+
+def _zeros(site: Values) -> Any:
+    prior = site["fn"]
+    dtype = int if prior.support.is_discrete else float
+    return jnp.zeros(prior.shape(site["kwargs"]["sample_shape"]), dtype)
 
 
 def is_integrated(site: Values) -> bool:
@@ -147,7 +158,7 @@ def survey(call: Call) -> tuple[Site, ...]:
     sites: list[Site] = []
 
     def record(arrays: Shapes) -> None:
-        for name, site in call.trace(arrays, {}).items():
+        for name, site in call.trace(arrays, {}, draw=False).items():
             if site["type"] != "sample":
                 continue
             base, likelihood, problem = unwrap(site["fn"]), None, None
