@@ -260,6 +260,13 @@ _CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
 }
 
 
+def is_concave(base: dist.Distribution, predictor: Any) -> bool:
+    """Whether a log density is surely concave in a parameter, by its family."""
+    name, link, _ = _CONCAVE.get(type(base), ("", None, ()))
+    family = link is jnp.asarray and getattr(base, name) is predictor
+    return bool(getattr(base, "log_concave", family))
+
+
 class Doubt(NamedTuple):
     """Relative deviations of a site from one affine predictor for each answer; 0 is exact."""
 

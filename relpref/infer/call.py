@@ -65,8 +65,10 @@ class Call:
         seed: Any = 0,
         unconstrained: Values | None = None,
         standard: Values | None = None,
+        *,
+        draw: bool = True,
     ) -> dict[str, Values]:
-        """Every site of a run with given values; others are drawn from their priors.
+        """Every site of a run with given values; others are drawn from their priors, or else 0.
 
         Values are on their supports, ``unconstrained``, or ``standard``: prior quantiles on the
         scale of a standard normal variable. Sites that are integrated out are at their prior mean,
@@ -81,8 +83,11 @@ class Call:
                 return prior_quantile(site["fn"], ndtr(jnp.asarray(quantiles[site["name"]])))
             if site["name"] in raw:
                 return biject_to(site["fn"].support)(raw[site["name"]])
-            left_out = site["name"] not in values and is_integrated(site)
-            return xp.asarray(mean_of(site["fn"])) if left_out else None
+            if site["name"] in values:
+                return None
+            if is_integrated(site):
+                return xp.asarray(mean_of(site["fn"]))
+            return None if draw else _zeros(site)
 
         xp = namespace(*arrays)  # a program cannot index arrays of NumPy by what JAX traces
         raw, quantiles = unconstrained or {}, standard or {}
@@ -99,6 +104,12 @@ class Call:
                     "functions of jax.numpy in the program"
                 ) from error
         return sites
+
+
+def _zeros(site: Values) -> Any:
+    prior = site["fn"]
+    dtype = int if prior.support.is_discrete else float
+    return jnp.zeros(prior.shape(site["kwargs"]["sample_shape"]), dtype)
 
 
 def is_integrated(site: Values) -> bool:
@@ -149,7 +160,7 @@ def survey(call: Call) -> tuple[Site, ...]:
     sites: list[Site] = []
 
     def record(arrays: Shapes) -> None:
-        for name, site in call.trace(arrays, {}).items():
+        for name, site in call.trace(arrays, {}, draw=False).items():
             if site["type"] != "sample":
                 continue
             base, likelihood, problem = unwrap(site["fn"]), None, None

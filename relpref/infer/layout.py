@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.dtypes import canonicalize_dtype
+from jax.core import Tracer
 
 from relpref.infer.call import Values
 from relpref.infer.rows import DenseRows
@@ -49,33 +49,34 @@ def joined_rows(parts: Sequence[Array]) -> Array:
     return vectors[0] if len(vectors) == 1 else xp.concatenate(vectors)
 
 
-def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
+def shared_noise(likelihoods: Sequence[Likelihood]) -> list[SharedNoise]:
     """The kinds of noise that rows share by their likelihoods, for all rows."""
-    kinds, start, total = [], 0, sum(observation.value.size for observation in observations)
-    for likelihood, value, _ in observations:
-        padding = (start, total - start - value.size)
+    sizes = [int(np.prod(jnp.shape(likelihood.predictor))) for likelihood in likelihoods]
+    kinds, ends = [], np.cumsum(sizes)
+    for likelihood, size, end in zip(likelihoods, sizes, ends, strict=True):
+        padding = (int(end) - size, int(ends[-1] - end))
         for kind in getattr(likelihood, "shared_noise", ()):
-            xp = namespace(*kind)
-            group, first, second = (
-                xp.pad(xp.ravel(part), padding, constant_values=-1) for part in kind[:3]
+            padded = (
+                namespace(part).pad(part.ravel(), padding, constant_values=missing)
+                for part, missing in zip(kind, (-1, -1, -1, 0), strict=True)
             )
-            sd = xp.pad(xp.ravel(kind.sd), padding)
-            kinds.append(SharedNoise(group, first, second, sd))
-        start += value.size
+            kinds.append(SharedNoise(*padded))
     return kinds
 
 
 def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
     """The number of answers of each row of an observed site, shape (m,)."""
-    counts = 1.0 if site["scale"] is None else site["scale"]
+    factors = [1.0 if site["scale"] is None else site["scale"]]
     distribution, base = site["fn"], unwrap(site["fn"])
     while distribution is not base:
         if isinstance(distribution, dist.MaskedDistribution):  # a masked row was not answered
-            mask = distribution._mask
-            counts = namespace(mask, counts).where(mask, counts, 0.0)
+            factors.append(distribution._mask)
         distribution = distribution.base_dist
-    xp = namespace(counts)
-    return xp.ravel(xp.broadcast_to(xp.asarray(counts, canonicalize_dtype(float)), shape))
+    xp = jnp if any(isinstance(factor, Tracer) for factor in factors) else np
+    counts, *masks = map(xp.asarray, factors)
+    for mask in masks:
+        counts = xp.where(mask, counts, 0.0)
+    return xp.ravel(xp.broadcast_to(xp.asarray(counts, jnp.result_type(float)), shape))
 
 
 @dataclass(frozen=True)

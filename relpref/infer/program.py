@@ -24,6 +24,7 @@ from relpref.infer.arrow import Arrow, Kind
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, survey
 from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.jaxprs import reached
+from relpref.infer.latents import Run, run
 from relpref.infer.layout import (
     Layout,
     Observation,
@@ -31,13 +32,14 @@ from relpref.infer.layout import (
     require_memory_for,
     shared_noise,
 )
+from relpref.infer.medians import median, medians_by_jax
 from relpref.infer.members import Floats, Members, OfMembers
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Map
 from relpref.infer.template import Filled, Template, log_prior
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import as_likelihood
-from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
+from relpref.likelihoods.tilted import INTEGRATED, unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.pytree import Untraced
 
@@ -267,7 +269,7 @@ class Program:
         )
         transpose = jax.linear_transpose(apply, location)
         observations = self.observations(sites, origin, unconstrained)
-        noise = [kind.sd for kind in shared_noise(observations)]
+        noise = [kind.sd for kind in shared_noise([each.likelihood for each in observations])]
         scales = (unwrap(sites[name]["fn"]).scale for name, _ in self.layout.integrated)
         noise += [jnp.broadcast_to(scale, offset.shape) for scale in scales]
         return Reading(
@@ -386,28 +388,8 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
             "no observed site of the program depends on a Gaussian one "
             f"(unobserved sites: {', '.join(free) or 'none'}); {NUTS}"
         )
-    # Moments in closed form are used if possible; else the trace of the site is followed.
-    unknown = tuple(name for name in observed if not sites[name].knows_moments)
-    not_closed = tuple(name for name in observed if not sites[name].closed_form)
-    for general in dict.fromkeys((unknown, not_closed, observed)):
-
-        def probe(
-            names: list[str], general: tuple[str, ...] = general
-        ) -> tuple[Program, str | None]:
-            return _probed(call, arrays, fixed, sites, general, [*names, *integrated])
-
-        # Most programs need only one compilation, with all candidates at once.
-        program, problem = probe(candidates)
-        if problem is not None:
-            processes = [name for name in candidates if sites[name].process]
-            alone = [n for n in candidates if n in processes or probe([n])[1] is None]
-            for names in (alone, processes):
-                if problem is not None and names:
-                    program, problem = probe(names)
-        if problem is None:
-            break
-    else:
-        raise UnsupportedProgramError(f"{problem}; {NUTS}")
+    seen = _seen(call, arrays, fixed, sites, candidates, integrated)
+    program = seen[0] if seen else _followed(call, arrays, fixed, sites, candidates, integrated)
     layout = program.layout
     concave = dict(layout.quadrature)
     latents = tuple((name, shape) for name, shape in layout.latents if name not in integrated)
@@ -416,8 +398,9 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     most = float(np.max(program.counts, initial=0.0))
     rows, noise = None, []
     if layout.constant_projection:
-        rows = _written(program, [name for name, _ in latents])
-        noise = [_written(program, [name]) for name in integrated]
+        matrix = seen[1].matrix if seen else None
+        rows = _written(program, [name for name, _ in latents], matrix)
+        noise = [_written(program, [name], matrix) for name in integrated]
     if len(noise) < len(integrated) or None in noise:
         raise UnsupportedProgramError(
             f"the latent site {integrated[0]!r} is to be integrated out, and answers look at more "
@@ -439,20 +422,111 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     program = replace(program, layout=layout, medians=medians, rows=rows)
     if not (layout.ordered or integrated):
         return program
-    gaps = _gaps(program) if layout.ordered else []
+    gaps: list[Any] = []
+    if layout.ordered:
+        gaps = seen[1].gaps if seen else _gaps(program)
     kinds = [Kind.of_gaps(*map(np.asarray, kind)) for kind in gaps]
     kinds += [Kind.of_values(part.column, part.entry) for part in noise if part is not None]
     layout = replace(layout, observation_only=rows is None)
     return replace(program, layout=layout, arrow=Arrow.of(kinds, rows))
 
 
+# Errors of NumPy and JAX where latents must be arrays of JAX.
+_NO_ARRAYS = (AttributeError, IndexError, NotImplementedError, TypeError, ValueError)
+
+
+def _seen(
+    call: Call,
+    arrays: tuple[Any, ...],
+    fixed: Values,
+    sites: Mapping[str, Site],
+    candidates: Sequence[str],
+    integrated: Sequence[str],
+) -> tuple[Program, Run] | None:
+    """The program by a run with affine latents, and what that shows; None if it needs more."""
+    observed = tuple(name for name, site in sites.items() if site.observed)
+    names, constants = list(candidates), False
+    while names:
+        layout = Layout(
+            tuple((name, sites[name].shape) for name in (*names, *integrated)),
+            (),
+            observed,
+            portable=bool(arrays) and all(site.portable for site in sites.values()),
+        )
+        free = [n for n, s in sites.items() if not s.observed and n not in {*layout.slices, *fixed}]
+        shapes = {name: jax.ShapeDtypeStruct(sites[name].shape, float) for name in free}
+        try:
+            shown = run(call, arrays, fixed, layout, shapes, constants=constants)
+        except (*_NO_ARRAYS, UnsupportedProgramError):
+            shown = None
+        if shown is None or shown.moves or not (shown.constant or constants):
+            if constants:
+                return None
+            constants = True
+        elif shown.used:
+            # A parameter with a Gaussian prior may be anything else than a latent, too.
+            rest = [
+                name
+                for name in names
+                if sites[name].process or shown.used.isdisjoint(np.r_[layout.slices[name]])
+            ]
+            names = rest if len(rest) < len(names) else []
+        else:
+            layout = replace(
+                layout,
+                quadrature=tuple(shown.concave.items()),
+                num_rows=len(shown.counts),
+                constant_projection=shown.constant,
+            )
+            medians = shown.medians
+            if len(medians) < len(free):
+                more = medians_by_jax(call, tuple(free), layout, arrays, fixed)
+                medians = {**more, **medians}
+            return Program(call, layout, arrays, fixed, medians, counts=shown.counts), shown
+    return None
+
+
+def _followed(
+    call: Call,
+    arrays: tuple[Any, ...],
+    fixed: Values,
+    sites: Mapping[str, Site],
+    candidates: Sequence[str],
+    integrated: Sequence[str],
+) -> Program:
+    """The program by its trace."""
+    observed = tuple(name for name, site in sites.items() if site.observed)
+    # Moments in closed form are used if possible; else the trace of the site is followed.
+    unknown = tuple(name for name in observed if not sites[name].knows_moments)
+    not_closed = tuple(name for name in observed if not sites[name].closed_form)
+    for general in dict.fromkeys((unknown, not_closed, observed)):
+
+        def probe(
+            names: Sequence[str], general: tuple[str, ...] = general
+        ) -> tuple[Program, str | None]:
+            return _probed(call, arrays, fixed, sites, general, [*names, *integrated])
+
+        # Most programs need only one compilation, with all candidates at once.
+        program, problem = probe(candidates)
+        if problem is not None:
+            processes = [name for name in candidates if sites[name].process]
+            alone = [n for n in candidates if n in processes or probe([n])[1] is None]
+            for names in (alone, processes):
+                if problem is not None and names:
+                    program, problem = probe(names)
+        if problem is None:
+            return program
+    raise UnsupportedProgramError(f"{problem}; {NUTS}")
+
+
 @lazy_jit
 def _gaps(program: Program) -> list[tuple[Array, ...]]:
     """Groups and pairs of items of the rows, for each kind of noise of their likelihoods."""
-    return [tuple(kind)[:3] for kind in shared_noise(program.read(program.medians).observations)]
+    observations = program.read(program.medians).observations
+    return [tuple(kind)[:3] for kind in shared_noise([each.likelihood for each in observations])]
 
 
-def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
+def _written(program: Program, names: Sequence[str], matrix: Any) -> SparseRows | None:
     """The projection of some latents as sparse rows; None if a row has more than two entries.
 
     Small sites before the last one, such as effects of covariates, do not count: every row may
@@ -460,6 +534,10 @@ def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
     """
     slices = [program.layout.slices[name] for name in names]
     sizes = [place.stop - place.start for place in slices]
+    *before, last = sizes
+    shared = range(sum(before)) if sum(before) <= min(last, _SHARED) else range(0)
+    if matrix is not None:
+        return SparseRows.of(matrix[:, np.concatenate([np.r_[place] for place in slices])], shared)
 
     def image(vector: NDArray[np.float64]) -> Any:
         latents = np.zeros(program.layout.num_latents)
@@ -467,8 +545,6 @@ def _written(program: Program, names: Sequence[str]) -> SparseRows | None:
             latents[place] = part
         return _image(program, latents)
 
-    *before, last = sizes
-    shared = range(sum(before)) if sum(before) <= min(last, _SHARED) else range(0)
     return SparseRows.find(image, (program.layout.num_rows, sum(sizes)), shared)
 
 
@@ -590,20 +666,3 @@ def _probe(
     predictors = jax.vmap(partial(program.predictors, unconstrained=unconstrained))(points)
     counts = jnp.concatenate([observation.counts for observation in observations])
     return predictors, medians, counts, doubts, moves
-
-
-def median(site: Values) -> Array:
-    """Unconstrained median of a site's prior.
-
-    Without a quantile function it is the prior's mean, or the site's value where there is none.
-    """
-    prior, middle = site["fn"], prior_quantile(site["fn"], 0.5)
-    into = biject_to(prior.support).inv
-    if middle is not None:
-        return into(middle)
-    value = into(site["value"])
-    try:
-        mean = into(prior.mean)
-    except NotImplementedError:
-        return value
-    return jnp.where(jnp.isfinite(mean), mean, value)

@@ -140,6 +140,36 @@ class SparseRows(_Written):
         columns[:, ahead], entries[:, ahead] = columns[::-1, ahead], entries[::-1, ahead]
         return cls(np.ascontiguousarray(columns.T), np.ascontiguousarray(entries.T), np.zeros(size))
 
+    @classmethod
+    def of(cls, matrix: Any, shared: Sequence[int] = ()) -> "SparseRows | None":
+        """The rows of a sparse matrix of SciPy; None if one has more than two entries.
+
+        Entries in ``shared`` columns do not count where they are too many.
+        """
+        matrix = scipy.sparse.csr_array(matrix)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        number, size = matrix.shape
+        count = np.diff(matrix.indptr)
+        if count.max(initial=0) > 2:
+            if not len(shared):
+                return None
+            rest = np.ones(size)
+            rest[list(shared)] = 0
+            others = cls.of(matrix @ scipy.sparse.diags_array(rest))
+            if others is None:
+                return None
+            entry = matrix[:, list(shared)].toarray()
+            column = np.broadcast_to(np.asarray(shared), entry.shape)
+            both = zip((column, entry), (others.column, others.entry), strict=True)
+            column, entry = (np.concatenate(part, axis=1) for part in both)
+            return cls(column, entry, np.zeros(size))
+        column, entry = np.zeros((number, 2), dtype=int), np.zeros((number, 2))
+        place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], count)
+        row = np.repeat(np.arange(number), count)
+        column[row, place], entry[row, place] = matrix.indices, matrix.data
+        return cls(column, entry, np.zeros(size))
+
     @cached_property
     def matrix(self) -> Any:
         """A as a sparse matrix of SciPy, shape (m, n)."""

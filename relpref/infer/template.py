@@ -53,7 +53,7 @@ def _numbers(
     parts = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
     location = joined_rows([mean for mean, _ in parts])
     observations = program.observations(sites, origin)
-    noise = [kind.sd for kind in shared_noise(observations)]
+    noise = [kind.sd for kind in shared_noise([each.likelihood for each in observations])]
     noise += [unwrap(sites[name]["fn"]).scale for name, _ in layout.integrated]
     projection: Any = None
     if program.rows is None:

@@ -318,7 +318,7 @@ class RegularizedLaplacian:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``range``, a scalar."""
-        degree = real(graph.reference.mean_degree)
+        degree = graph.reference.mean_degree
         return {"range": dist.LogNormal(0.5 * namespace(degree).log(10.0 / degree), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Dense:
@@ -387,7 +387,7 @@ class Diffusion:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``time``, a scalar."""
-        degree = real(graph.reference.mean_degree)
+        degree = graph.reference.mean_degree
         return {"time": dist.LogNormal(-namespace(degree).log(degree), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Dense:

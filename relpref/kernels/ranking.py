@@ -78,8 +78,8 @@ class GivenFeatures:
     def features(self, rankings: Rankings) -> Features:
         if rankings.features is None:
             raise DataError("the rankings carry no features; give rankings.with_features(...)")
-        residual = None if rankings.residual is None else real(rankings.residual)
-        return Features(real(rankings.features), residual)
+        values: Any = rankings.features, rankings.residual
+        return Features(*values)
 
     def describe(self) -> Description:
         return Description("Rankings are compared by features that were computed beforehand.")
@@ -209,7 +209,7 @@ class Kendall:
         return {}
 
     def features(self, rankings: Rankings) -> Features:
-        return Features(real(kendall_features(rankings)))
+        return Features(kendall_features(rankings))
 
     def gram(self, rankings: Rankings, others: Rankings) -> Array:
         """Kernel between rankings, shape (m, m')."""

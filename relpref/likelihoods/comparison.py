@@ -31,7 +31,7 @@ from relpref.likelihoods.tilted import (
     sigmoid,
     sigmoid_moments,
 )
-from relpref.linalg.arrays import namespace, summed_to
+from relpref.linalg.arrays import as_array, namespace, summed_to
 from relpref.linalg.covariance import Pulls
 from relpref.skeleton import evaluated
 
@@ -90,9 +90,9 @@ class Comparison(TreeDistribution):
         validate_args: bool | None = None,
     ) -> None:
         xp = namespace(gap, scale, shift, lapse)
-        self.gap = xp.asarray(gap)
-        self.scale, self.shift = (xp.asarray(x, self.gap.dtype) for x in (scale, shift))
-        self.lapse = None if lapse is None else xp.asarray(lapse, self.gap.dtype)
+        self.gap = as_array(xp, gap)
+        self.scale, self.shift = (as_array(xp, x, self.gap.dtype) for x in (scale, shift))
+        self.lapse = None if lapse is None else as_array(xp, lapse, self.gap.dtype)
         super().__init__(batch_shape=self.gap.shape, validate_args=validate_args)
 
     @property
@@ -418,7 +418,7 @@ class GradedComparison(Comparison):
         validate_args: bool | None = None,
     ) -> None:
         xp = namespace(gap, thresholds)
-        self.thresholds = xp.asarray(thresholds, xp.asarray(gap).dtype)
+        self.thresholds = as_array(xp, thresholds, as_array(xp, gap).dtype)
         super().__init__(gap, scale=scale, shift=shift, lapse=lapse, validate_args=validate_args)
 
     def threshold(self, number: Array) -> Array:

@@ -14,6 +14,7 @@ from numpyro.distributions.util import promote_shapes
 from relpref.errors import DataError
 from relpref.likelihoods.comparison import LogisticComparison, ProbitComparison
 from relpref.likelihoods.tilted import TiltedMoments, TreeDistribution
+from relpref.linalg.arrays import as_array
 
 Link = Literal["probit", "logit"]
 
@@ -43,7 +44,7 @@ class ProbitBernoulli(TreeDistribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        self.predictor = jnp.asarray(predictor)
+        self.predictor = as_array(jnp, predictor)
         shape = self.predictor.shape
         self.spread = None if spread is None else jnp.broadcast_to(jnp.asarray(spread), shape)
         super().__init__(batch_shape=shape, validate_args=validate_args)

@@ -90,7 +90,9 @@ class ListComparison(OfComparison):
         validate_args: bool | None = None,
     ) -> None:
         self.single, self.sizes = single, sizes
-        self.number, self.winner, self.loser = map(jnp.asarray, (number, winner, loser))
+        self.number, self.winner, self.loser = (
+            namespace(part).asarray(part) for part in (number, winner, loser)
+        )
         super().__init__(batch_shape=single.batch_shape, validate_args=validate_args)
 
     @property

@@ -30,12 +30,22 @@ def traced(*trees: Any) -> bool:
 
 
 def namespace(*arrays: Any) -> Any:
-    """``numpy``, or ``jax.numpy`` where one of the arrays is JAX's."""
+    """``numpy``, or ``jax.numpy`` where one of the arrays is JAX's or `is_affine`."""
     for array in arrays:
         # The second question alone would take most of a step on small arrays.
-        if not isinstance(array, _HOST) and isinstance(array, jax.Array):
+        if not isinstance(array, _HOST) and (isinstance(array, jax.Array) or is_affine(array)):
             return jnp
     return np
+
+
+def is_affine(value: Any) -> bool:
+    """Whether a value stands for an array in a run without values, see `relpref.infer.latents`."""
+    return hasattr(value, "stands_for_array")
+
+
+def as_array(xp: Any, value: Any, dtype: Any = None) -> Any:
+    """``xp.asarray``; what `is_affine` stays what it is."""
+    return value if is_affine(value) else xp.asarray(value, dtype)
 
 
 def while_loop(more: Callable[[Carry], Any], step: Callable[[Carry], Carry], start: Carry) -> Carry:

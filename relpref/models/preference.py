@@ -149,12 +149,13 @@ def sample_preferences(
             values[site] = hyperparameters.sample(site, prior)
     group_sd = None if answers.group is None else hyperparameters.sample(GROUP_SD, GROUP_SD_PRIOR)
     effects = 0.0
-    if answers.covariates is not None:
+    if answers.covariates is not None and answers.covariate_scales is not None:
         scale = hyperparameters.sample(EFFECT_SCALE, EFFECT_SCALE_PRIOR)
-        sides = real(answers.covariates) / real(answers.covariate_scales)
+        sides = answers.covariates / answers.covariate_scales
         normal = dist.Normal(0.0, scale).expand(sides.shape[1:]).to_event(1)
         # Before the utilities: engines fill up the last vector of a program.
-        effects = sides @ numpyro.sample(EFFECT, normal, infer={"event_dims": ["covariate"]})
+        effect = numpyro.sample(EFFECT, normal, infer={"event_dims": ["covariate"]})
+        effects = effect @ sides.T
     hyperparameters.check_all_used()
     if not parts:
         raise DataError(remedy)
@@ -219,7 +220,7 @@ def sample_decisions(
     weight = numpyro.sample(
         "weight", dist.Normal(0.0, amplitude).expand([functions, size]).to_event(2)
     )
-    predictor: Array = features.values @ weight.T
+    predictor: Array = (weight @ features.values.T).T
     if intercept:
         predictor = predictor + numpyro.sample(
             "intercept", INTERCEPT_PRIOR.expand([functions]).to_event(1)
@@ -233,7 +234,7 @@ def sample_decisions(
     with (
         examples,
         numpyro.plate("class", functions, dim=-1),
-        handlers.mask(mask=jnp.asarray(taken, bool)),
+        handlers.mask(mask=namespace(taken).asarray(taken, bool)),
     ):
         numpyro.sample("decision", bernoulli(link)(predictor, spread), obs=outcome)
 

@@ -1,6 +1,6 @@
 """Gaussian process classifier of rankings."""
 
-import jax.numpy as jnp
+import numpy as np
 
 from relpref.data import Rankings
 from relpref.data.arrays import shown
@@ -58,10 +58,10 @@ def ranking_classifier(
     }
     features = chosen.features(data, **values)
     if data.label is None:
-        outcome, taken = None, jnp.ones((len(data), decisions), bool)
+        outcome, taken = None, np.ones((len(data), decisions), bool)
     else:
         # Decision c was taken where no earlier class was chosen, and it was to go on where a later
         # one was.
-        step, label = jnp.arange(decisions), jnp.asarray(data.label)[:, None]
-        outcome, taken = (label > step).astype(jnp.int32), label >= step
+        step, label = np.arange(decisions), data.label[:, None]
+        outcome, taken = (label > step).astype(np.int32), label >= step
     sample_decisions(features, outcome, taken, hyperparameters, link, "ranking")

@@ -21,7 +21,8 @@ from relpref.infer.exact.closed import EvidenceGradient, Loss
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.layout import Layout
-from relpref.infer.program import Program, median
+from relpref.infer.medians import median
+from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
 from relpref.infer.template import log_prior
 from relpref.lazy_jit import lazy_jit

@@ -221,7 +221,8 @@ class LargeProblem:
             named = {name: shown(part, name, progress_bar) for name, part in parts.items()}
         prior = NamedSum(named)
         offset, column, entry = map(np.asarray, (reading.offset, rows.column, rows.entry))
-        kinds = [tuple(map(np.asarray, kind)) for kind in shared_noise(reading.observations)]
+        noise = shared_noise([observation.likelihood for observation in reading.observations])
+        kinds = [tuple(map(np.asarray, kind)) for kind in noise]
         shared = None
         if kinds:
             blocks = Blocks.of([Kind.of_gaps(*rows) for *rows, _ in kinds])

@@ -1,0 +1,300 @@
+"""Latent vectors in a run of a program: affine functions of them, which need no tracing.
+
+A program runs for shapes alone, with a tracer in place of each hyperparameter and an `Affine` in
+place of each Gaussian site. What a likelihood takes for its predictor then knows its rows.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import scipy.sparse
+from jax.core import Tracer
+from numpy.typing import NDArray
+
+from relpref.infer.affine import is_concave
+from relpref.infer.call import Call, Values
+from relpref.infer.layout import Layout, counts_of, shared_noise
+from relpref.infer.medians import median_by_numpy
+from relpref.likelihoods import as_likelihood
+from relpref.likelihoods.tilted import has_moments, unwrap
+
+Ask = Callable[["Affine"], Any]
+
+
+class Affine:
+    """Values that are affine in a latent vector; indexing and arithmetic keep that.
+
+    The i-th of them is row i of ``matrix`` times the latent vector, plus an entry of ``offset``,
+    which may be a tracer. Where factors are tracers, so that the matrix ``moves``, it has other
+    numbers than 0 where there may be any. No function of JAX takes the values.
+    """
+
+    stands_for_array = True  # see `relpref.linalg.arrays.is_affine`
+    __array_ufunc__ = None  # NumPy leaves arithmetic to the methods below
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, matrix: Any, offset: Any, ask: Ask, moves: bool = False) -> None:
+        self.matrix, self.offset, self.ask, self.moves = matrix, offset, ask, moves
+
+    @classmethod
+    def latents(cls, layout: Layout, ask: Ask) -> "dict[str, Affine]":
+        """Every latent site of a layout."""
+        unit = scipy.sparse.eye_array(layout.num_latents, format="csr")
+        return {
+            name: cls(unit[layout.slices[name]], np.zeros(shape), ask)
+            for name, shape in layout.latents
+        }
+
+    def _made(self, matrix: Any, offset: Any, *others: Any) -> "Affine":
+        """Values computed from these and others."""
+        moves = any(getattr(other, "moves", isinstance(other, Tracer)) for other in others)
+        return type(self)(matrix, offset, self.ask, self.moves or moves)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return np.shape(self.offset)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def columns(self) -> set[int]:
+        """The latents that the values depend on."""
+        return set(self.matrix.indices[self.matrix.data != 0].tolist())
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a latent site has no values yet, which a function of NumPy asks for")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a latent site has no values yet, which a condition asks for")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    # Choices of entries --------------------------------------------------------------------------
+
+    def _chosen(self, choose: Callable[[Any], Any]) -> "Affine":
+        """Entries by a function of NumPy that chooses entries of an array."""
+        place = np.asarray(choose(np.arange(self.size).reshape(self.shape)))
+        return self._made(self.matrix[place.ravel()], self.offset.ravel()[place])
+
+    def __getitem__(self, index: Any) -> "Affine":
+        index = jax.tree.map(_of_numpy, index) if isinstance(index, tuple) else _of_numpy(index)
+        return self._chosen(lambda place: place[index])
+
+    def reshape(self, *shape: Any, order: Any = "C") -> "Affine":
+        """The values in another shape."""
+        return self._chosen(lambda place: place.reshape(*shape, order=order))
+
+    def ravel(self) -> "Affine":
+        """The values in one dimension."""
+        return self.reshape(-1)
+
+    @property
+    def T(self) -> "Affine":
+        """The transpose."""
+        return self._chosen(np.transpose)
+
+    def _spread(self, shape: tuple[int, ...]) -> "Affine":
+        return self._chosen(lambda place: np.broadcast_to(place, shape))
+
+    # Arithmetic ----------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> "Affine":
+        other = _number(other)
+        shape = np.broadcast_shapes(self.shape, other.shape)
+        values = self._spread(shape)
+        if not isinstance(other, Affine):
+            return self._made(values.matrix, values.offset + other)
+        more = other._spread(shape)
+        return self._made(values.matrix + more.matrix, values.offset + more.offset, other)
+
+    def __mul__(self, other: Any) -> "Affine":
+        factor = _factor(other)
+        values = self._spread(np.broadcast_shapes(self.shape, factor.shape))
+        matrix = values.matrix
+        if not isinstance(factor, Tracer):
+            factor = np.broadcast_to(factor, values.shape)
+            matrix = scipy.sparse.diags_array(factor.ravel(), format="csr") @ matrix
+        return self._made(matrix, values.offset * factor, factor)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> "Affine":
+        return self * -1.0
+
+    def __sub__(self, other: Any) -> "Affine":
+        return self + -_number(other)
+
+    def __rsub__(self, other: Any) -> "Affine":
+        return -self + other
+
+    def __truediv__(self, other: Any) -> "Affine":
+        return self * (1 / _factor(other))
+
+    def __rmatmul__(self, other: Any) -> "Affine":
+        factor, matrix = _factor(other), self.matrix
+        weights = factor
+        if isinstance(factor, Tracer):
+            weights, matrix = np.ones(factor.shape), abs(matrix)
+        number = self.shape[1] if self.ndim > 1 else 1
+        each = scipy.sparse.kron(np.atleast_2d(weights), scipy.sparse.eye_array(number))
+        return self._made(scipy.sparse.csr_array(each) @ matrix, factor @ self.offset, factor)
+
+    def __matmul__(self, other: Any) -> "Affine":
+        product: Affine = _factor(other).T @ self.T
+        return product.T
+
+    def sum(self, axis: int | None = None) -> "Affine":
+        """The sum of the values, or along an axis."""
+        if axis is None:
+            return self.ravel().sum(0)
+        first = self._chosen(lambda place: np.moveaxis(place, axis, 0))
+        rows: Any = np.ones(len(first)) @ first.reshape(len(first), -1)
+        return rows.reshape(first.shape[1:])
+
+    def mean(self, axis: int | None = None) -> "Affine":
+        """The mean of the values, or along an axis."""
+        total = self.sum(axis)
+        return total / (self.size / max(total.size, 1))
+
+
+class Asked(Affine):
+    """Affine values in whose place functions of JAX take what ``ask`` returns.
+
+    So does arithmetic of JAX's arrays, on their right.
+    """
+
+    def __jax_array__(self) -> Any:
+        return self.ask(self)
+
+
+def _number(value: Any) -> Any:
+    return value if isinstance(value, Affine | Tracer) else np.asarray(value, np.float64)
+
+
+def _factor(value: Any) -> Any:
+    if isinstance(value, Affine):
+        raise TypeError("products of latents are not affine in them")
+    return _number(value)
+
+
+def _of_numpy(index: Any) -> Any:
+    return np.asarray(index) if isinstance(index, jax.Array | list) else index
+
+
+class Run(NamedTuple):
+    """What a run of a program with `Affine` values for some sites shows."""
+
+    matrix: Any  # of the predictors of all rows, a sparse matrix of SciPy, shape (m, n)
+    constant: bool  # whether that holds at all hyperparameters
+    counts: NDArray[np.float64]  # answers of each row, shape (m,)
+    # Group and items of the rows, shape (m,) each, for every kind of noise of the likelihoods
+    gaps: list[list[NDArray[Any]]]
+    # Whether the likelihoods are surely log-concave that do not know their moments, by site
+    concave: dict[str, bool]
+    medians: Values  # of hyperparameters whose prior medians NumPy knows
+    used: set[int]  # latents that are parameters of distributions, but not in their predictors
+    # Whether a distribution has a parameter that is computed from latents, besides predictors that
+    # are affine
+    moves: bool
+
+
+def run(
+    call: Call,
+    arrays: tuple[Any, ...],
+    fixed: Values,
+    layout: Layout,
+    free: Mapping[str, Any],
+    *,
+    constants: bool,
+) -> Run:
+    """Run a program for shapes alone, with tracers in the shapes of ``free`` sites.
+
+    Where latents must be arrays of JAX, there is an error of NumPy or JAX, or `moves`. With
+    ``constants`` JAX computes what depends on no tracer, which takes it a while, and its functions
+    take no `Affine` values; without, only arrays of NumPy are constants.
+    """
+    results: list[Run] = []
+
+    def shapes(hyperparameters: Values, zero: Any) -> list[Any]:
+        asked: dict[int, tuple[Affine, Any]] = {}
+
+        def ask(values: Affine) -> Any:
+            stand_in = zero * np.zeros(values.shape)
+            asked[id(stand_in)] = values, stand_in
+            return stand_in
+
+        def affine(value: Any) -> Affine | None:
+            return value if isinstance(value, Affine) else asked.get(id(value), (None,))[0]
+
+        latents, seed = (Affine if constants else Asked).latents(layout, ask), jax.random.key(0)
+        with jax.ensure_compile_time_eval() if constants else nullcontext():
+            trace = call.trace(arrays, {**fixed, **hyperparameters, **latents}, seed)
+        sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+        leaves = {name: jax.tree.leaves(unwrap(site["fn"])) for name, site in sites.items()}
+        predictors, known, concave = {}, [], {}
+        for name in layout.observed:
+            base = unwrap(sites[name]["fn"])
+            if has_moments(base):
+                known.append(as_likelihood(base))
+                predictors[name] = known[-1].predictor
+            else:
+                (predictors[name],) = (leaf for leaf in leaves[name] if affine(leaf) is not None)
+                require_rows(base, sites[name]["value"], predictors[name])
+                concave[name] = is_concave(base, predictors[name])
+        rows = {name: affine(value) for name, value in predictors.items()}
+        others: list[Any] = [value for name, value in predictors.items() if rows[name] is None]
+        for name, parts in leaves.items():
+            seen = rows.get(name)
+            others += [part for part in parts if seen is None or part is not predictors[name]]
+        used = [values for leaf in others if (values := affine(leaf)) is not None]
+        matrices, counts = [], []
+        for name, values in rows.items():
+            shape = np.shape(predictors[name])
+            none = scipy.sparse.csr_array((int(np.prod(shape)), layout.num_latents))
+            matrices.append(none if values is None else values.matrix)
+            counts.append(counts_of(sites[name], shape))
+        gaps = shared_noise(known) if len(known) == len(predictors) else []
+        medians = {name: median_by_numpy(sites[name]["fn"]) for name in hyperparameters}
+        results.append(
+            Run(
+                matrix=scipy.sparse.vstack(matrices, format="csr"),
+                constant=not any(values.moves for values in rows.values() if values is not None),
+                counts=np.concatenate(counts),
+                gaps=[[np.asarray(part) for part in kind[:3]] for kind in gaps],
+                concave=concave,
+                medians={name: value for name, value in medians.items() if value is not None},
+                used=set().union(*(values.columns for values in used)),
+                moves=False,
+            )
+        )
+        others += [values.offset for values in rows.values() if values is not None]
+        return [leaf for leaf in others if isinstance(leaf, jax.Array) and affine(leaf) is None]
+
+    # Nothing that is returned may depend on the axis along which stand-ins are mapped.
+    mapped = jax.vmap(shapes, in_axes=(None, 0), out_axes=None)
+    try:
+        jax.eval_shape(mapped, free, jax.ShapeDtypeStruct((1,), float))
+    except ValueError:
+        if not results:
+            raise
+        return results[0]._replace(moves=True)
+    return results[0]
+
+
+def require_rows(base: dist.Distribution, value: Any, predictor: Any) -> None:
+    """Refuse an observed site unless each answer has one entry of the predictor to itself."""
+    rows = np.broadcast_shapes(np.shape(value), base.batch_shape)
+    of_numpyro = type(base).__module__.startswith("numpyro.")
+    if not of_numpyro or base.event_shape or np.shape(predictor) != rows:
+        raise TypeError("the answers may depend on each other's predictors")
