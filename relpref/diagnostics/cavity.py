@@ -164,9 +164,9 @@ class Question:
         """
         if weights is None:
             weights = np.repeat(self.weights[:, None], len(self.block), axis=1)
-        with float64():
-            predictions = _predict(self._program, bool(self.classes), self.components, weights)
-            predictive = Predictive(*map(np.asarray, predictions))
+        with float64(), np.errstate(all="ignore"):
+            given = self._program, bool(self.classes), self.components, weights
+            predictive = _predict(*given)
             if self._program.layout.ordered:
                 listed = ~np.isnan(self._list_scores)
                 scores = np.where(listed, self._list_scores, predictive.log_score)

@@ -1,4 +1,4 @@
-"""Lists from tables to posteriors: updated, padded, saved, refused, and under a sampler."""
+"""Lists from tables to posteriors: updated, saved, refused, and under a sampler."""
 
 from pathlib import Path
 from typing import Any
