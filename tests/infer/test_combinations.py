@@ -46,9 +46,7 @@ def test_the_gradient_is_that_of_the_evidence(seed: int) -> None:
     engine: Any = Laplace if "laplace" in words else EP
     rng = np.random.default_rng(seed)
     with jax.enable_x64(True):
-        program = prepare_plates(
-            Program.of(xpgp, (data,), options), average=engine is EP
-        )
+        program = prepare_plates(Program.of(xpgp, (data,), options), average=engine is EP)
         dual, nothing = use_dual_space(program.layout), np.zeros(program.layout.num_rows)
 
         def evidence(step: float, gradient: bool = False) -> Any:

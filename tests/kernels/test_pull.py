@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.data import Graph
+from relpref.infer.large.problem import Interpolated, Table
 from relpref.kernels import (
     Diffusion,
     Linear,
@@ -44,6 +45,11 @@ def graph(kernel: Any, links: Graph = LINKS, normalize: bool = True, **values: f
     return GraphCovariance(kernel, links, numbers, normalize, np.array(1.7))
 
 
+def interpolated(value: float) -> Interpolated:
+    coefficients = np.stack([matrix(6) / (1 + order) for order in range(4)])
+    return Interpolated(Table(0.1, 1.5, coefficients), (np.array(value),), np.array(1.2))
+
+
 def covariances() -> dict[str, Covariance]:
     one, other = Dense(matrix(6)), attributes(Matern52(), EACH)
     both = SquaredExponentialPlusLinear()
@@ -64,6 +70,8 @@ def covariances() -> dict[str, Covariance]:
         "linear, all alike": AttributeCovariance(
             Linear(shared_lengthscale=True), POINTS, {}, np.array(0.8)
         ),
+        "interpolated": interpolated(0.9),
+        "at the end of a table": interpolated(7.0),
         "Laplacian": graph(RegularizedLaplacian(), range=0.8),
         "Laplacian as it is": graph(RegularizedLaplacian(), normalize=False, range=0.8),
         "Laplacian without links": graph(RegularizedLaplacian(), Graph(6, [], [], []), range=0.8),
