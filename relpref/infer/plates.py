@@ -125,13 +125,13 @@ def _by_places(program: Program, sites: dict[str, Site]) -> dict[str, _Dependenc
         seen = multiples(prior.observations, name)
         rows = [multiple.entry for multiple in seen]
         alike = seen and len(shape) == 1 and all(np.array_equal(rows[0], row) for row in rows)
-        whole = alike and rows[0].shape == (program.layout.num_rows,)
+        every = alike and rows[0].shape == (program.layout.num_rows,)
         result[name] = _Dependence(
             likelihoods=bool(seen),
             others=bool(multiples(others, name)),
             scales=frozenset(site for site in plated if multiples(parameters[site], name)),
             quantiles=True,
-            row=rows[0] if whole else None,
+            row=rows[0] if every else None,
         )
     return result
 

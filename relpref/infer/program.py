@@ -115,7 +115,7 @@ class Program:
 
     @property
     def template(self) -> Template:
-        """Where its numbers come from, which is the same at other values of hyperparameters."""
+        """The origins of its numbers, which are the same at other values of hyperparameters."""
         key, kept = (self.layout, frozenset(self.fixed)), self.kept.content
         arrays, members, template = kept.get(key, (None, None, None))
         if arrays is not self.arrays or members is not self.members:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,7 @@ from relpref.linalg.arrays import Array, summed_to
 from relpref.linalg.covariance import Pulls, at_path
 from relpref.pytree import Untraced
 
-if TYPE_CHECKING:
-    from relpref.infer.program import Program
+Program = Any  # of `relpref.infer.program`, which builds on this module
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +40,7 @@ Parameters = dict[str, dict[str, Any]]  # of priors, by hyperparameters and name
 
 
 def _numbers(
-    program: "Program", named: tuple[str, ...], values: Values, origin: Array
+    program: Program, named: tuple[str, ...], values: Values, origin: Array
 ) -> tuple[Prior, Parameters, dict[str, Form]]:
     """The program at values of all hyperparameters, with parameters and forms of ``named`` priors.
 
@@ -50,8 +49,8 @@ def _numbers(
     """
     layout, program = program.layout, replace(program, fixed=values)
     sites = program.sites(origin)
-    parts = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
-    location = joined_rows([mean for mean, _ in parts])
+    gaussians = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
+    location = joined_rows([mean for mean, _ in gaussians])
     observations = program.observations(sites, origin)
     noise = [kind.sd for kind in shared_noise([each.likelihood for each in observations])]
     noise += [unwrap(sites[name]["fn"]).scale for name, _ in layout.integrated]
@@ -65,7 +64,7 @@ def _numbers(
         offset = joined_rows([each.likelihood.predictor for each in observations])
     reading = Reading(
         hyperparameters={},
-        covariance=BlockDiagonal(tuple(covariance.in_memory() for _, covariance in parts)),
+        covariance=BlockDiagonal(tuple(covariance.in_memory() for _, covariance in gaussians)),
         location=location,
         offset=offset,
         projection=projection,
@@ -77,9 +76,9 @@ def _numbers(
     if layout.quadrature or not all(site.portable for site in survey(program.call)):
         prior = prior._replace(observations=())
     forms = {name: form_of(sites[name]["fn"]) for name in named}
-    known = {name: form for name, form in forms.items() if form is not None}
-    parameters = {name: given for name, (_, given) in known.items()}
-    return prior, parameters, {name: form for name, (form, _) in known.items()}
+    parts = {name: form for name, form in forms.items() if form is not None}
+    parameters = {name: given for name, (_, given) in parts.items()}
+    return prior, parameters, {name: form for name, (form, _) in parts.items()}
 
 
 def _leaves(tree: Any) -> tuple[list[Any], Any]:
@@ -89,7 +88,7 @@ def _leaves(tree: Any) -> tuple[list[Any], Any]:
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _computed(
-    program: "Program", named: tuple[str, ...], places: tuple[int, ...], values: Values
+    program: Program, named: tuple[str, ...], places: tuple[int, ...], values: Values
 ) -> list[Array]:
     """The numbers at some places."""
     origin = jnp.zeros(program.layout.num_latents)
@@ -99,7 +98,7 @@ def _computed(
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _pulled(
-    program: "Program",
+    program: Program,
     named: tuple[str, ...],
     places: tuple[int, ...],
     fixed: Values,
@@ -115,21 +114,21 @@ def _pulled(
 
 
 @jax.jit
-def _prior(program: "Program", fixed: Values, raw: Values) -> tuple[Values, Array]:
+def _prior(program: Program, fixed: Values, raw: Values) -> tuple[Values, Array]:
     """Hyperparameters on their supports, and the log density of the unconstrained ones."""
     sites = replace(program, fixed=fixed).sites(jnp.zeros(program.layout.num_latents), raw)
     return {name: sites[name]["value"] for name in raw}, log_prior(sites, raw)
 
 
 @jax.jit
-def _pulled_by_prior(program: "Program", fixed: Values, raw: Values, slopes: Values) -> Values:
+def _pulled_by_prior(program: Program, fixed: Values, raw: Values, slopes: Values) -> Values:
     """Derivatives in unconstrained hyperparameters, from those on the supports."""
     back = jax.vjp(partial(_prior, program, fixed), raw)[1]
     return back((slopes, jnp.ones(())))[0]
 
 
 @partial(jax.jit, static_argnums=1)
-def _densities(program: "Program", name: str, values: Values, raw: Array) -> Array | None:
+def _densities(program: Program, name: str, values: Values, raw: Array) -> Array | None:
     """See `Filled.densities`."""
     sites = replace(program, fixed=values).sites(jnp.zeros(program.layout.num_latents))
     prior = unwrap(sites[name]["fn"])
@@ -173,17 +172,19 @@ class Multiple(NamedTuple):
 
 
 def _by_numpy(
-    program: "Program", named: tuple[str, ...], shapes: Mapping[str, tuple[int, ...]]
+    program: Program, named: tuple[str, ...], shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[int, Any], dict[int, Multiple]]:
     """Constants, and multiples of hyperparameters, that a program computes by NumPy.
 
     They are given by places. The program runs at three values of the hyperparameters, of which the
     first two have a ratio of its own for each entry.
     """
-    rng, site_of = np.random.default_rng(0), []
+    rng, site_of = np.random.default_rng(0), list[str]()
     for name, shape in shapes.items():
         site_of += [name] * math.prod(shape)
-    first, ratio, third = rng.uniform(0.5, 1.0, (3, len(site_of)))
+    number = len(site_of)
+    first, third = rng.uniform(0.5, 1.0, (2, number))
+    ratio = 1 - 0.5 * rng.permutation(number) / max(number, 1)
     several: list[list[Any]] = []
 
     def record() -> None:
@@ -203,26 +204,24 @@ def _by_numpy(
     for at, leaves in enumerate(zip(*several, strict=True)):
         if not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves):
             continue
-        one, two, three = map(np.asarray, leaves)
-        zero = one == 0
-        if np.array_equal(one, two) and np.array_equal(one, three):
+        at_first, at_second, at_third = map(np.asarray, leaves)
+        zero = at_first == 0
+        if np.array_equal(at_first, at_second) and np.array_equal(at_first, at_third):
             constants[at] = leaves[0]
-        if np.array_equal(one, two) or not np.issubdtype(one.dtype, np.floating):
             continue
-        seen = np.where(zero, 0.0, two / np.where(zero, 1.0, one))
+        if np.all(zero) or not np.issubdtype(at_first.dtype, np.floating):
+            continue
+        seen = np.where(zero, 0.0, at_second / np.where(zero, 1.0, at_first))
         place = np.searchsorted(ratio[order], seen * (1 - 1e-9)).clip(max=len(order) - 1)
         entry = np.where(zero, -1, order[place])
         (site, *others) = {site_of[number] for number in entry[~zero].ravel()}
         if others:
             continue
         entry = np.where(zero, starts[site], entry)
-        factor = one / first[entry]
-        if np.allclose(two, factor * (first * ratio)[entry], 1e-12, 0.0) and np.allclose(
-            three, factor * third[entry], 1e-12, 0.0
+        factor = at_first / first[entry]
+        if np.allclose(at_second, factor * (first * ratio)[entry], 1e-12, 0.0) and np.allclose(
+            at_third, factor * third[entry], 1e-12, 0.0
         ):
-            factor = (
-                np.round(factor, 12) if np.allclose(factor, np.round(factor), 1e-12) else factor
-            )
             multiples[at] = Multiple(site, entry - starts[site], factor)
     return constants, multiples
 
@@ -231,7 +230,7 @@ def _by_numpy(
 class Template:
     """A program that ran once, see the module."""
 
-    program: "Program"  # without what is not needed to run it
+    program: Program  # without what is not needed to run it
     named: tuple[str, ...]  # hyperparameters whose priors are known
     shapes: Mapping[str, tuple[int, ...]]  # of all hyperparameters, fixed ones, too
     structure: Any  # of what `_numbers` returns but for the forms
@@ -243,23 +242,23 @@ class Template:
     members: Members | None = None
 
     @classmethod
-    def of(cls, program: "Program") -> "Template":
+    def of(cls, program: Program) -> "Template":
         """Run a program with tracers for all hyperparameters, fixed ones, too."""
         members = program.members
         if members is not None:
             template = cls._run(replace(program, members=None), members)
             (observation, *more) = template.places[0].observations
             moving = template.computed.keys() & set(jax.tree.leaves(observation))
-            known = all(
+            usable = all(
                 name in template.forms and template.forms[name].quantile for name in members.names
             )
-            if known and not more and not moving:
+            if usable and not more and not moving:
                 return template
         return cls._run(program)
 
     @classmethod
-    def _run(cls, program: "Program", members: Members | None = None) -> "Template":
-        made: list[Template] = []
+    def _run(cls, program: Program, members: Members | None = None) -> "Template":
+        templates: list[Template] = []
         shapes = dict(program.layout.hyperparameters)
         shapes |= {name: np.shape(value) for name, value in program.fixed.items()}
         named = tuple(name for name, _ in program.layout.hyperparameters)
@@ -283,7 +282,7 @@ class Template:
                 elif isinstance(leaf, jax.Array):
                     leaves[at] = np.asarray(leaf)
             parts = structure, tuple(leaves), multiples, computed, forms
-            made.append(cls(given, named, shapes, *parts, members))
+            templates.append(cls(given, named, shapes, *parts, members))
 
         origin = np.zeros(given.layout.num_latents)
         values = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in shapes.items()}
@@ -292,8 +291,8 @@ class Template:
         except (TypeError, UnsupportedProgramError, ValueError):
             # It may do with its arguments what JAX alone can do.
             jax.eval_shape(record, values, given, origin)
-            return made[0]
-        (template,) = made
+            return templates[0]
+        (template,) = templates
         if not template.computed:
             return template
         constants, multiples = _by_numpy(given, named, shapes)

@@ -193,12 +193,12 @@ class LargeProblem:
         self, positions: Positions, tables: Mapping[str, Any]
     ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
         """The program of some items, with tables or matrices of parts of its prior."""
-        known = {
+        tables = {
             name: Known(table) if isinstance(table, np.ndarray) else table
             for name, table in tables.items()
         }
         args, kwargs = self.called_with(marginal(self.data, positions))
-        return Reduced(self.program), args, {**kwargs, "tables": known}
+        return Reduced(self.program), args, {**kwargs, "tables": tables}
 
     def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> LargeReading:
         """Read the program at given hyperparameters.
