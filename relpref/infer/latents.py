@@ -193,7 +193,7 @@ def _of_numpy(index: Any) -> Any:
 
 
 class Run(NamedTuple):
-    """What a run of a program with `Affine` values for some sites shows."""
+    """Results of a run of a program with `Affine` values for some sites."""
 
     matrix: Any  # of the predictors of all rows, a sparse matrix of SciPy, shape (m, n)
     constant: bool  # whether that holds at all hyperparameters
@@ -242,12 +242,12 @@ def run(
             trace = call.trace(arrays, {**fixed, **hyperparameters, **latents}, seed)
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
         leaves = {name: jax.tree.leaves(unwrap(site["fn"])) for name, site in sites.items()}
-        predictors, known, concave = {}, [], {}
+        predictors, likelihoods, concave = {}, [], {}
         for name in layout.observed:
             base = unwrap(sites[name]["fn"])
             if has_moments(base):
-                known.append(as_likelihood(base))
-                predictors[name] = known[-1].predictor
+                likelihoods.append(as_likelihood(base))
+                predictors[name] = likelihoods[-1].predictor
             else:
                 (predictors[name],) = (leaf for leaf in leaves[name] if affine(leaf) is not None)
                 require_rows(base, sites[name]["value"], predictors[name])
@@ -264,7 +264,7 @@ def run(
             none = scipy.sparse.csr_array((int(np.prod(shape)), layout.num_latents))
             matrices.append(none if values is None else values.matrix)
             counts.append(counts_of(sites[name], shape))
-        gaps = shared_noise(known) if len(known) == len(predictors) else []
+        gaps = shared_noise(likelihoods) if len(likelihoods) == len(predictors) else []
         medians = {name: median_by_numpy(sites[name]["fn"]) for name in hyperparameters}
         results.append(
             Run(
