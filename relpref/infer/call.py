@@ -137,6 +137,7 @@ class Site(NamedTuple):
     name: str
     kind: str
     shape: tuple[int, ...]
+    rows: tuple[int, ...]  # shape of its answers, if it is observed
     observed: bool
     gaussian: bool
     process: bool  # whether it is a GaussianProcess, and only one
@@ -187,6 +188,9 @@ def survey(call: Call) -> tuple[Site, ...]:
                 name=name,
                 kind=type(base).__name__,
                 shape=tuple(jnp.shape(site["value"])),
+                rows=np.broadcast_shapes(jnp.shape(site["value"]), base.batch_shape)
+                if site["is_observed"]
+                else (),
                 observed=site["is_observed"],
                 gaussian=gaussian,
                 process=isinstance(base, GaussianProcess) and site["fn"].shape() == base.shape(),

@@ -4,23 +4,25 @@ A program runs for shapes alone, with a tracer in place of each hyperparameter a
 place of each Gaussian site. What a likelihood takes for its predictor then knows its rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import scipy.sparse
 from jax.core import Tracer
 from numpy.typing import NDArray
 
-from relpref.infer.affine import is_concave
+from relpref.infer.affine import Free, Leaf, Way, is_concave
 from relpref.infer.call import Call, Values
 from relpref.infer.layout import Layout, counts_of, shared_noise
 from relpref.infer.medians import median_by_numpy
 from relpref.likelihoods import as_likelihood
-from relpref.likelihoods.tilted import has_moments, unwrap
+from relpref.likelihoods.tilted import unwrap
 
 Ask = Callable[["Affine"], Any]
 
@@ -65,6 +67,16 @@ class Affine:
     @property
     def size(self) -> int:
         return int(np.prod(self.shape))
+
+    def equals(self, other: "Affine") -> bool:
+        """Whether the values are the same, whatever the hyperparameters."""
+        return (
+            self.shape == other.shape
+            and not (self.moves or other.moves)
+            and not any(isinstance(values.offset, Tracer) for values in (self, other))
+            and np.array_equal(self.offset, other.offset)
+            and not (self.matrix != other.matrix).nnz
+        )
 
     @property
     def columns(self) -> set[int]:
@@ -193,19 +205,22 @@ def _of_numpy(index: Any) -> Any:
 
 
 class Run(NamedTuple):
-    """Facts that a run of a program shows, with `Affine` values for some sites."""
+    """Results of a run of a program with `Affine` values for some sites."""
 
-    matrix: Any  # of the predictors of all rows, a sparse matrix of SciPy, shape (m, n)
-    constant: bool  # whether that holds at all hyperparameters
-    counts: NDArray[np.float64]  # answers of each row, shape (m,)
+    way: Way  # with the free variables
+    variables: list[Affine]  # what these stand for
+    # Rows of the predictors of an observed site; None where they are not affine by themselves.
+    predictors: dict[str, Affine | None]
+    leaves: dict[str, Leaf]  # predictors of likelihoods that do not know their moments
+    families: dict[str, type]  # of the observed sites
+    shapes: dict[str, tuple[int, ...]]  # of their answers
+    concave: dict[str, bool]  # whether these are surely log-concave
+    counts: dict[str, Any]  # answers of each row, shape (m,), by site
     # Group and items of the rows, shape (m,) each, for every kind of noise of the likelihoods
     gaps: list[list[NDArray[Any]]]
-    # Whether the likelihoods are surely log-concave that do not know their moments, by site
-    concave: dict[str, bool]
     medians: Values  # of hyperparameters whose prior medians NumPy knows
     used: set[int]  # latents that are parameters of distributions, but not in their predictors
-    # Whether a distribution has a parameter that is computed from latents, besides predictors that
-    # are affine
+    # Whether a distribution has a parameter that is computed from latents, besides predictors
     moves: bool
 
 
@@ -215,71 +230,102 @@ def run(
     fixed: Values,
     layout: Layout,
     free: Mapping[str, Any],
-    *,
-    constants: bool,
+    way: Way,
+    general: Sequence[str],
 ) -> Run:
     """Run a program for shapes alone, with tracers in the shapes of ``free`` sites.
 
-    Where latents must be arrays of JAX, there is an error of NumPy or JAX, or `moves`. With
-    ``constants`` JAX computes what depends on no tracer, which takes it a while, and its functions
-    take no `Affine` values; without, only arrays of NumPy are constants.
+    Where latents must be arrays of JAX, there is an error of NumPy or JAX, or `moves`. The ways of
+    `Way` have free variables; "constants" has none, and "asked" one wherever a function of JAX
+    takes a latent. In the latter only arrays of NumPy are constants; else JAX computes what depends
+    on no tracer, which takes it a while. The moments of ``general`` sites are not used.
     """
     results: list[Run] = []
 
     def shapes(hyperparameters: Values, zero: Any) -> list[Any]:
         asked: dict[int, tuple[Affine, Any]] = {}
+        variables: list[tuple[Affine, Any]] = []
+        order: list[int] = []
 
         def ask(values: Affine) -> Any:
             stand_in = zero * np.zeros(values.shape)
             asked[id(stand_in)] = values, stand_in
             return stand_in
 
+        def take(values: Affine) -> Any:
+            number = next((n for n, (v, _) in enumerate(variables) if v.equals(values)), None)
+            if number is None:
+                number = len(variables)
+                variables.append((values, ask(values)))
+            order.append(number)
+            return variables[number][1]
+
         def affine(value: Any) -> Affine | None:
+            value = value.value if isinstance(value, Free) else value
             return value if isinstance(value, Affine) else asked.get(id(value), (None,))[0]
 
-        latents, seed = (Affine if constants else Asked).latents(layout, ask), jax.random.key(0)
-        with jax.ensure_compile_time_eval() if constants else nullcontext():
-            trace = call.trace(arrays, {**fixed, **hyperparameters, **latents}, seed)
+        latents = (Asked if way.name == "asked" else Affine).latents(layout, ask)
+        sites, seed = (
+            latents if way.name in AFFINE else way.latents(latents, take),
+            jax.random.key(0),
+        )
+        with nullcontext() if way.name == "asked" else jax.ensure_compile_time_eval():
+            trace = call.trace(arrays, {**fixed, **hyperparameters, **sites}, seed)
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
-        leaves = {name: jax.tree.leaves(unwrap(site["fn"])) for name, site in sites.items()}
-        predictors, likelihoods, concave = {}, [], {}
+        parts = {name: jax.tree.leaves(unwrap(site["fn"])) for name, site in sites.items()}
+        likelihoods, others = [], []
+        rows: dict[str, Affine | None] = {}
+        counts, leaves, concave, row_shapes = {}, {}, {}, {}
         for name in layout.observed:
-            base = unwrap(sites[name]["fn"])
-            if has_moments(base):
-                likelihoods.append(as_likelihood(base))
-                predictors[name] = likelihoods[-1].predictor
+            base, value, predictor = unwrap(sites[name]["fn"]), sites[name]["value"], None
+            shape = np.broadcast_shapes(np.shape(value), base.batch_shape)
+            rows[name] = None
+            if name not in general:
+                likelihood = as_likelihood(base)
+                likelihoods.append(likelihood)
+                predictor, shape = likelihood.predictor, np.shape(likelihood.predictor)
+                rows[name] = affine(predictor)
+                if rows[name] is None and way.name in AFFINE:
+                    others.append(predictor)
+                elif rows[name] is None:
+                    parts[name] = taken_by(likelihood, value)
+            elif way.name in AFFINE:
+                ((number, predictor),) = (
+                    (number, part)
+                    for number, part in enumerate(parts[name])
+                    if affine(part) is not None
+                )
+                require_rows(base, shape, predictor)
+                rows[name], leaves[name] = affine(predictor), Leaf(number)
+                concave[name] = is_concave(base, predictor)
             else:
-                (predictors[name],) = (leaf for leaf in leaves[name] if affine(leaf) is not None)
-                require_rows(base, sites[name]["value"], predictors[name])
-                concave[name] = is_concave(base, predictors[name])
-        rows = {name: affine(value) for name, value in predictors.items()}
-        others: list[Any] = [value for name, value in predictors.items() if rows[name] is None]
-        for name, parts in leaves.items():
-            seen = rows.get(name)
-            others += [part for part in parts if seen is None or part is not predictors[name]]
-        used = [values for leaf in others if (values := affine(leaf)) is not None]
-        matrices, counts = [], []
-        for name, values in rows.items():
-            shape = np.shape(predictors[name])
-            none = scipy.sparse.csr_array((int(np.prod(shape)), layout.num_latents))
-            matrices.append(none if values is None else values.matrix)
-            counts.append(counts_of(sites[name], shape))
-        gaps = shared_noise(likelihoods) if len(likelihoods) == len(predictors) else []
+                parts[name], concave[name] = [], bool(getattr(base, "log_concave", False))
+            counts[name], row_shapes[name] = counts_of(sites[name], shape), shape
+            parts[name] = [
+                part for part in parts[name] if part is not predictor or rows[name] is None
+            ]
+        others += [part for each in parts.values() for part in each]
+        used = [values for part in others if (values := affine(part)) is not None]
+        gaps = shared_noise(likelihoods) if len(likelihoods) == len(rows) else []
         medians = {name: median_by_numpy(sites[name]["fn"]) for name in hyperparameters}
         results.append(
             Run(
-                matrix=scipy.sparse.vstack(matrices, format="csr"),
-                constant=not any(values.moves for values in rows.values() if values is not None),
-                counts=np.concatenate(counts),
-                gaps=[[np.asarray(part) for part in kind[:3]] for kind in gaps],
+                way=replace(way, order=tuple(order), shapes=tuple(v.shape for v, _ in variables)),
+                variables=[values for values, _ in variables],
+                predictors=rows,
+                leaves=leaves,
+                families={name: type(unwrap(sites[name]["fn"])) for name in rows},
+                shapes=row_shapes,
                 concave=concave,
+                counts=counts,
+                gaps=[[np.asarray(part) for part in kind[:3]] for kind in gaps],
                 medians={name: value for name, value in medians.items() if value is not None},
                 used=set().union(*(values.columns for values in used)),
                 moves=False,
             )
         )
         others += [values.offset for values in rows.values() if values is not None]
-        return [leaf for leaf in others if isinstance(leaf, jax.Array) and affine(leaf) is None]
+        return [part for part in others if isinstance(part, jax.Array) and affine(part) is None]
 
     # Nothing that is returned may depend on the axis along which stand-ins are mapped.
     mapped = jax.vmap(shapes, in_axes=(None, 0), out_axes=None)
@@ -292,9 +338,20 @@ def run(
     return results[0]
 
 
-def require_rows(base: dist.Distribution, value: Any, predictor: Any) -> None:
+AFFINE = ("asked", "constants")  # ways without free variables
+
+
+def taken_by(likelihood: Any, value: Any) -> list[Any]:
+    """Moments of a likelihood at given predictors, so that its own do not matter."""
+    shape = jnp.shape(likelihood.predictor)
+    cavity, value = jnp.ones(shape), jnp.broadcast_to(value, shape)
+    if hasattr(likelihood, "point"):
+        return jax.tree.leaves(likelihood.point(value, cavity))
+    return jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
+
+
+def require_rows(base: dist.Distribution, rows: tuple[int, ...], predictor: Any) -> None:
     """Refuse an observed site unless each answer has one entry of the predictor to itself."""
-    rows = np.broadcast_shapes(np.shape(value), base.batch_shape)
     of_numpyro = type(base).__module__.startswith("numpyro.")
     if not of_numpyro or base.event_shape or np.shape(predictor) != rows:
         raise TypeError("the answers may depend on each other's predictors")

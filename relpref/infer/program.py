@@ -2,29 +2,30 @@
 
 A `Program` is a call that was traced once. At given hyperparameters it is *read*: its Gaussian
 sites give their covariances, and the predictors of its observed sites are linearized in the latent
-vector, which gives the projection A as a map, without a design matrix. Sites that do not fit are
+vector, which gives the projection A as a map, without a design matrix. Where predictors are, a few
+runs for shapes alone show, see `relpref.infer.latents`. Sites that do not fit are
 refused by name, before anything is computed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 from jax import Array
 from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.affine import NUTS, AnySite, Doubt
+from relpref.infer.affine import NUTS, Leaf, Link, Way
 from relpref.infer.arrow import Arrow, Kind
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, survey
 from relpref.infer.gaussians import gaussian_parts
-from relpref.infer.jaxprs import reached
-from relpref.infer.latents import Run, run
+from relpref.infer.latents import AFFINE, run
 from relpref.infer.layout import (
     Layout,
     Observation,
@@ -32,19 +33,19 @@ from relpref.infer.layout import (
     require_memory_for,
     shared_noise,
 )
-from relpref.infer.medians import median, medians_by_jax
+from relpref.infer.links import Linked, linked
+from relpref.infer.medians import medians_by_jax
 from relpref.infer.members import Floats, Members, OfMembers
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Map
 from relpref.infer.template import Filled, Template, log_prior
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import as_likelihood
+from relpref.likelihoods.quadrature import ByQuadrature
 from relpref.likelihoods.tilted import INTEGRATED, unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.pytree import Untraced
 
-# Tolerance of the affinity check, relative to the predictors probed; the probes are float64.
-_TOLERANCE = 1e-7
 _SHARED = 40  # largest number of values of small sites
 _MANY = 20  # answers in a row, above which its site may be far more precise than the prior
 
@@ -73,6 +74,8 @@ class Program:
     scales: tuple[tuple[str, str], ...] = field(default=(), metadata={"static": True})
     # Templates by layout and names of fixed hyperparameters.
     kept: Untraced = field(default_factory=lambda: Untraced({}), metadata={"static": True})
+    # Predictors of observed sites whose moments are computed by quadrature
+    links: dict[str, Leaf | Link] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -192,17 +195,26 @@ class Program:
         sites = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, *values)
         return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in sites.items()}
 
-    def _any_site(self, name: str, site: Values, unconstrained: Values | None) -> AnySite:
-        return AnySite(
-            name, site, lambda vector: unwrap(self.sites(vector, unconstrained)[name]["fn"])
-        )
+    def _linked(
+        self, name: str, sites: Mapping[str, Values], unconstrained: Values | None
+    ) -> tuple[Array, Callable[[Array, Array], Array]]:
+        """Predictors of a site where sites were traced, and log density of values at predictors."""
+        latents = [*self.layout.slices, *dict(self.layout.integrated)]
+        values = {latent: sites[latent]["value"] for latent in latents}
+
+        def run(place: Callable[[Values], Values]) -> dict[str, Values]:
+            given = {**self.fixed, **place(values)}
+            return self.call.trace(self.arrays, given, unconstrained=unconstrained)
+
+        link = self.links[name]
+        return link.predictor(sites[name], run), link.log_density(name, sites[name], run)
 
     def predictors(self, vector: Array, unconstrained: Values | None = None) -> Array:
         """Predictors of all rows, shape (m,)."""
         sites, general, parts = self.sites(vector, unconstrained), dict(self.layout.quadrature), []
         for name in self.layout.observed:
             if name in general:
-                parts.append(self._any_site(name, sites[name], unconstrained).predictor(vector))
+                parts.append(jnp.ravel(self._linked(name, sites, unconstrained)[0]))
             else:
                 parts.append(jnp.ravel(as_likelihood(sites[name]["fn"]).predictor))
         return jnp.concatenate(parts)
@@ -218,8 +230,8 @@ class Program:
             return self._of_members(sites, vector, unconstrained, self.members)
         likelihoods: dict[str, Any] = dict.fromkeys(self.layout.observed)
         for name, concave in self.layout.quadrature:
-            site = self._any_site(name, sites[name], unconstrained)
-            likelihoods[name] = site.likelihood(vector, concave)
+            z, log_density = self._linked(name, sites, unconstrained)
+            likelihoods[name] = ByQuadrature(z, log_density, log_concave=concave)
         return tuple(Observation.of(sites[name], term) for name, term in likelihoods.items())
 
     def _of_members(
@@ -388,8 +400,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
             "no observed site of the program depends on a Gaussian one "
             f"(unobserved sites: {', '.join(free) or 'none'}); {NUTS}"
         )
-    seen = _seen(call, arrays, fixed, sites, candidates, integrated)
-    program = seen[0] if seen else _followed(call, arrays, fixed, sites, candidates, integrated)
+    program, matrix, gaps = _read(call, arrays, fixed, sites, candidates, integrated)
     layout = program.layout
     concave = dict(layout.quadrature)
     latents = tuple((name, shape) for name, shape in layout.latents if name not in integrated)
@@ -398,9 +409,8 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     most = float(np.max(program.counts, initial=0.0))
     rows, noise = None, []
     if layout.constant_projection:
-        matrix = seen[1].matrix if seen else None
-        rows = _written(program, [name for name, _ in latents], matrix)
-        noise = [_written(program, [name], matrix) for name in integrated]
+        rows = _written(program.layout, [name for name, _ in latents], matrix)
+        noise = [_written(program.layout, [name], matrix) for name in integrated]
     if len(noise) < len(integrated) or None in noise:
         raise UnsupportedProgramError(
             f"the latent site {integrated[0]!r} is to be integrated out, and answers look at more "
@@ -422,247 +432,169 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     program = replace(program, layout=layout, medians=medians, rows=rows)
     if not (layout.ordered or integrated):
         return program
-    gaps: list[Any] = []
-    if layout.ordered:
-        gaps = seen[1].gaps if seen else _gaps(program)
-    kinds = [Kind.of_gaps(*map(np.asarray, kind)) for kind in gaps]
+    kinds = [Kind.of_gaps(*kind) for kind in gaps]
     kinds += [Kind.of_values(part.column, part.entry) for part in noise if part is not None]
     layout = replace(layout, observation_only=rows is None)
     return replace(program, layout=layout, arrow=Arrow.of(kinds, rows))
 
 
 # Errors of NumPy and JAX where latents must be arrays of JAX.
-_NO_ARRAYS = (AttributeError, IndexError, NotImplementedError, TypeError, ValueError)
+_NO_ARRAYS = (
+    AssertionError,
+    AttributeError,
+    IndexError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
 
 
-def _seen(
+class _Read(NamedTuple):
+    program: Program
+    matrix: Any  # the projection, sparse; of no meaning where it is not constant
+    gaps: list[list[NDArray[Any]]]  # see `Run`
+
+
+def _read(
     call: Call,
     arrays: tuple[Any, ...],
     fixed: Values,
     sites: Mapping[str, Site],
     candidates: Sequence[str],
     integrated: Sequence[str],
-) -> tuple[Program, Run] | None:
-    """The program by a run with affine latents, and what that shows; None if it needs more."""
-    observed = tuple(name for name, site in sites.items() if site.observed)
-    names, constants = list(candidates), False
-    while names:
-        layout = Layout(
-            tuple((name, sites[name].shape) for name in (*names, *integrated)),
-            (),
-            observed,
-            portable=bool(arrays) and all(site.portable for site in sites.values()),
-        )
-        free = [n for n, s in sites.items() if not s.observed and n not in {*layout.slices, *fixed}]
-        shapes = {name: jax.ShapeDtypeStruct(sites[name].shape, float) for name in free}
-        try:
-            shown = run(call, arrays, fixed, layout, shapes, constants=constants)
-        except (*_NO_ARRAYS, UnsupportedProgramError):
-            shown = None
-        if shown is None or shown.moves or not (shown.constant or constants):
-            if constants:
-                return None
-            constants = True
-        elif shown.used:
-            # A parameter with a Gaussian prior may be anything else than a latent, too.
-            rest = [
-                name
-                for name in names
-                if sites[name].process or shown.used.isdisjoint(np.r_[layout.slices[name]])
-            ]
-            names = rest if len(rest) < len(names) else []
-        else:
-            layout = replace(
-                layout,
-                quadrature=tuple(shown.concave.items()),
-                num_rows=len(shown.counts),
-                constant_projection=shown.constant,
-            )
-            medians = shown.medians
-            if len(medians) < len(free):
-                more = medians_by_jax(call, tuple(free), layout, arrays, fixed)
-                medians = {**more, **medians}
-            return Program(call, layout, arrays, fixed, medians, counts=shown.counts), shown
-    return None
+) -> _Read:
+    """Read a program in the first `Way` that it allows."""
+    observed = [site for site in sites.values() if site.observed]
+    # Moments in closed form are used if possible; else log densities alone.
+    unknown, rest = (
+        tuple(site.name for site in observed if not getattr(site, ability))
+        for ability in ("knows_moments", "closed_form")
+    )
+    processes = [name for name in candidates if sites[name].process]
+    for general in dict.fromkeys((unknown, rest, tuple(site.name for site in observed))):
+        problem = ""
+        shapes = {site.rows for site in observed if site.name in general or not general}
+        ways = [Way(name) for name in AFFINE]
+        if len(shapes) == 1:
+            ways += [Way(name, next(iter(shapes))) for name in ("rows", "sites")]
+        for way in (*ways, Way("whole")):
 
+            def read(
+                names: Sequence[str], way: Way = way, general: Any = general
+            ) -> _Read | list[str]:
+                latents = [*names, *integrated]
+                return _read_as(call, arrays, fixed, sites, latents, way, general)
 
-def _followed(
-    call: Call,
-    arrays: tuple[Any, ...],
-    fixed: Values,
-    sites: Mapping[str, Site],
-    candidates: Sequence[str],
-    integrated: Sequence[str],
-) -> Program:
-    """The program by its trace."""
-    observed = tuple(name for name, site in sites.items() if site.observed)
-    # Moments in closed form are used if possible; else the trace of the site is followed.
-    unknown = tuple(name for name in observed if not sites[name].knows_moments)
-    not_closed = tuple(name for name in observed if not sites[name].closed_form)
-    for general in dict.fromkeys((unknown, not_closed, observed)):
+            names = list(candidates)
+            try:
+                while names:
+                    seen = read(names)
+                    if isinstance(seen, _Read):
+                        return seen
+                    names = seen
+            except UnsupportedProgramError as error:
+                if way.name not in AFFINE:
+                    problem = problem or str(error)
+            except _NO_ARRAYS:
+                if way.name == "whole":
+                    raise
 
-        def probe(
-            names: Sequence[str], general: tuple[str, ...] = general
-        ) -> tuple[Program, str | None]:
-            return _probed(call, arrays, fixed, sites, general, [*names, *integrated])
+        def alone(name: str, read: Any = read) -> bool:
+            try:
+                return isinstance(read([name]), _Read)
+            except UnsupportedProgramError:
+                return False
 
-        # Most programs need only one compilation, with all candidates at once.
-        program, problem = probe(candidates)
-        if problem is not None:
-            processes = [name for name in candidates if sites[name].process]
-            alone = [n for n in candidates if n in processes or probe([n])[1] is None]
-            for names in (alone, processes):
-                if problem is not None and names:
-                    program, problem = probe(names)
-        if problem is None:
-            return program
+        for names in ([n for n in candidates if n in processes or alone(n)], processes):
+            if names and len(names) < len(candidates):
+                try:
+                    seen = read(names)
+                except UnsupportedProgramError as error:
+                    problem = str(error)
+                else:
+                    if isinstance(seen, _Read):
+                        return seen
     raise UnsupportedProgramError(f"{problem}; {NUTS}")
 
 
-@lazy_jit
-def _gaps(program: Program) -> list[tuple[Array, ...]]:
-    """Groups and pairs of items of the rows, for each kind of noise of their likelihoods."""
-    observations = program.read(program.medians).observations
-    return [tuple(kind)[:3] for kind in shared_noise([each.likelihood for each in observations])]
+def _read_as(
+    call: Call,
+    arrays: tuple[Any, ...],
+    fixed: Values,
+    sites: Mapping[str, Site],
+    names: Sequence[str],
+    way: Way,
+    general: tuple[str, ...],
+) -> _Read | list[str]:
+    """Read a program with given latents; or return fewer, some being other parameters."""
+    layout = Layout(
+        tuple((name, sites[name].shape) for name in names),
+        (),
+        tuple(name for name, site in sites.items() if site.observed),
+        portable=bool(arrays) and all(site.portable for site in sites.values()),
+    )
+    free = [n for n, s in sites.items() if not s.observed and n not in {*names, *fixed}]
+    shapes = {name: jax.ShapeDtypeStruct(sites[name].shape, float) for name in free}
+    latent = f"the latent site{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
+    shown = run(call, arrays, fixed, layout, shapes, way, general)
+    # A parameter with a Gaussian prior may be anything else than a latent, too.
+    left = [
+        name
+        for name in names
+        if sites[name].process or shown.used.isdisjoint(np.r_[layout.slices[name]])
+    ]
+    if shown.moves or (shown.used and len(left) == len(names)):
+        raise UnsupportedProgramError(
+            f"{latent}: other sites depend on it, or a likelihood does but by its predictor"
+        )
+    if shown.used:
+        return [name for name in left if not sites[name].integrated]
+    generator = np.random.default_rng(0)
+    # Standard normal in the unconstrained space: draws from the priors would need random keys.
+    spaces = {
+        name: biject_to(sites[name].support).inverse_shape(sites[name].shape) for name in free
+    }
+    draws = [
+        {name: generator.standard_normal(shape) for name, shape in spaces.items()} for _ in range(2)
+    ]
+    predictors: dict[str, Linked] = {}
+    for name, values in shown.predictors.items():
+        if values is not None:
+            concave = shown.concave.get(name, False)
+            link = shown.leaves.get(name)
+            predictors[name] = Linked(values.matrix, not values.moves, link, concave)
+        elif way.name in AFFINE:  # a predictor that depends on no latent
+            none = scipy.sparse.csr_array((len(shown.counts[name]), layout.num_latents))
+            predictors[name] = Linked(none, True, None, False)
+        else:
+            given = (call, arrays, fixed, layout, shown, name, name in general)
+            predictors[name] = linked(*given, (draws[0], draws[1]), latent)
+    constant = all(each.constant for each in predictors.values())
+    if way.name == "asked" and not constant:
+        raise TypeError("what looks like a tracer may be a constant")
+    counts = np.concatenate(list(shown.counts.values()))
+    medians = shown.medians
+    if len(medians) < len(free):
+        medians = {**medians_by_jax(call, tuple(free), layout, arrays, fixed), **medians}
+    layout = replace(
+        layout,
+        quadrature=tuple((n, each.concave) for n, each in predictors.items() if n in general),
+        num_rows=len(counts),
+        constant_projection=constant,
+    )
+    links = {n: each.link for n, each in predictors.items() if each.link is not None}
+    program = Program(call, layout, arrays, fixed, medians, counts=counts, links=links)
+    matrix = scipy.sparse.vstack([each.matrix for each in predictors.values()], format="csr")
+    return _Read(program, matrix, shown.gaps)
 
 
-def _written(program: Program, names: Sequence[str], matrix: Any) -> SparseRows | None:
+def _written(layout: Layout, names: Sequence[str], matrix: Any) -> SparseRows | None:
     """The projection of some latents as sparse rows; None if a row has more than two entries.
 
     Small sites before the last one, such as effects of covariates, do not count: every row may
     depend on all of their values.
     """
-    slices = [program.layout.slices[name] for name in names]
-    sizes = [place.stop - place.start for place in slices]
-    *before, last = sizes
+    places = [np.r_[layout.slices[name]] for name in names]
+    *before, last = map(len, places)
     shared = range(sum(before)) if sum(before) <= min(last, _SHARED) else range(0)
-    if matrix is not None:
-        return SparseRows.of(matrix[:, np.concatenate([np.r_[place] for place in slices])], shared)
-
-    def image(vector: NDArray[np.float64]) -> Any:
-        latents = np.zeros(program.layout.num_latents)
-        for place, part in zip(slices, np.split(vector, np.cumsum(sizes)[:-1]), strict=True):
-            latents[place] = part
-        return _image(program, latents)
-
-    return SparseRows.find(image, (program.layout.num_rows, sum(sizes)), shared)
-
-
-@lazy_jit
-def _image(program: Program, vector: Array) -> Array:
-    """The projection of a latent vector, shape (m,)."""
-    predictors = partial(program.predictors, unconstrained=program.medians)
-    return jax.jvp(predictors, (jnp.zeros_like(vector),), (vector,))[1]
-
-
-def _probed(
-    call: Call,
-    arrays: tuple[Any, ...],
-    fixed: Values,
-    sites: Mapping[str, Site],
-    general: tuple[str, ...],
-    names: list[str],
-) -> tuple[Program, str | None]:
-    """The program with the latents of these names, and why no engine can fit it, or None.
-
-    Its predictors are tried at a few random latent vectors and two random values of the
-    hyperparameters.
-    """
-    layout = Layout(
-        tuple((name, sites[name].shape) for name in names),
-        (),
-        tuple(name for name, site in sites.items() if site.observed),
-        tuple((name, False) for name in general),
-        portable=bool(arrays) and all(site.portable for site in sites.values()),
-    )
-    program = Program(call, layout, arrays, fixed)
-    generator = np.random.default_rng(0)
-    x, z = generator.standard_normal((2, layout.num_latents))
-    # The sign is the other one, so that |x| and max(x, 0) show.
-    y = -x * generator.uniform(0.3, 3.0, layout.num_latents)
-    points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
-    # Standard normal in the unconstrained space: draws from the priors would need random keys, for
-    # which NumPy has no rules.
-    shapes = {
-        name: biject_to(site.support).inverse_shape(site.shape)
-        for name, site in sites.items()
-        if not (site.observed or name in fixed or name in names)
-    }
-    draws = [
-        {name: generator.standard_normal(shape) for name, shape in shapes.items()} for _ in range(2)
-    ]
-    try:
-        predictors, medians, counts, doubts, moves = _probe(program, points, draws[0])
-        other = _probe(program, points, draws[1])[0]
-    except UnsupportedProgramError as error:
-        return program, str(error)
-    first, second = np.asarray(predictors), np.asarray(other)
-    slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
-    errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
-    latent = f"the latent site{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
-    problem = None
-    if not all(bool(np.all(np.abs(error) <= slack)) for error in errors):
-        problem = f"{latent}: the observed predictors do not depend on it linearly"
-    elif moves:
-        problem = f"{latent}: other sites depend on it, or a likelihood does but by its predictor"
-    for name, doubt in doubts.items():
-        why = None
-        if doubt.several > _TOLERANCE:
-            why = f"depends on more than one linear combination of {latent} for an answer"
-        elif doubt.across > _TOLERANCE or doubt.wrong > _TOLERANCE:
-            why = (
-                f"has answers that each depend on {latent} in more than one place, or that "
-                "depend on each other's predictors"
-            )
-        if why:
-            problem = f"observed site {name!r} ({sites[name].kind}) {why}"
-    layout = replace(
-        layout,
-        quadrature=tuple((name, bool(doubt.bent <= _TOLERANCE)) for name, doubt in doubts.items()),
-        num_rows=first.shape[1],
-        constant_projection=bool(
-            np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
-        ),
-    )
-    return replace(program, layout=layout, medians=medians, counts=np.asarray(counts)), problem
-
-
-@lazy_jit
-def _probe(
-    program: Program, points: Array, unconstrained: Values
-) -> tuple[Array, Values, Array, dict[str, Doubt], bool]:
-    """Predictors at latent vectors, prior medians of hyperparameters, counts and doubts.
-
-    The last value is whether any site's distribution, apart from predictors, is computed from the
-    latents.
-    """
-    sites, layout = program.sites(points[0], unconstrained), program.layout
-    medians = {name: median(sites[name]) for name in unconstrained}
-    observations = program.observations(sites, points[0], unconstrained)
-    doubts = {
-        name: program._any_site(name, sites[name], unconstrained).doubt(points[1:3])
-        for name, _ in layout.quadrature
-    }
-
-    def others(vector: Array) -> list[Any]:
-        arrays: list[Any] = []
-        for name, site in program.sites(vector, unconstrained).items():
-            if name not in layout.observed:
-                leaves = jax.tree.leaves(unwrap(site["fn"]))
-                arrays += [leaf for leaf in leaves if isinstance(leaf, Array)]
-            elif name not in doubts:
-                likelihood: Any
-                likelihood, value, _ = Observation.of(site)
-                cavity = jnp.ones(jnp.shape(likelihood.predictor))
-                of_point = hasattr(likelihood, "point")
-                arrays += jax.tree.leaves(
-                    likelihood.point(value, cavity)
-                    if of_point
-                    else likelihood.tilted(value, cavity, cavity)
-                )
-        return arrays
-
-    moves = any(reached(jax.make_jaxpr(others)(points[0]).jaxpr, [True]))
-    predictors = jax.vmap(partial(program.predictors, unconstrained=unconstrained))(points)
-    counts = jnp.concatenate([observation.counts for observation in observations])
-    return predictors, medians, counts, doubts, moves
+    return SparseRows.of(matrix[:, np.concatenate(places)], shared)

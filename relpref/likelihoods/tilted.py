@@ -121,11 +121,6 @@ class TreeDistribution(dist.Distribution):
         return self
 
 
-def has_moments(base: dist.Distribution) -> bool:
-    """Whether `as_likelihood` knows a distribution that is not wrapped."""
-    return hasattr(type(base), "tilted") or isinstance(base, dist.Normal)
-
-
 def as_likelihood(distribution: dist.Distribution) -> Likelihood:
     """The likelihood of an observed site, wrapped by plates or not.
 

@@ -15,7 +15,7 @@ from relpref.infer.call import Call
 from relpref.infer.latents import Affine, Asked
 from relpref.infer.layout import Layout
 from relpref.infer.medians import median, median_by_numpy
-from relpref.infer.program import Program, _followed, discover
+from relpref.infer.program import discover
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
@@ -254,31 +254,53 @@ def labels() -> None:
     numpyro.sample("a", dist.Normal(f[:3], 0.5), obs=TABLE[:3, 1])
 
 
-@pytest.mark.parametrize(
-    "program", [centered, labels, shifted, remembered, repeated, with_jax, hierarchical]
-)
-def test_a_run_shows_what_a_trace_does(
-    program: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read(allowed: bool) -> Program:
-        def followed(*args: Any) -> Program:
-            assert allowed, "the program was traced"
-            return _followed(*args)
+def nonlinear() -> None:
+    f = numpyro.sample("f", prior(6))
+    with numpyro.plate("row", 9):
+        numpyro.sample("y", dist.Poisson(jnp.exp(1.0 + 2 * f[FIRST] - f[SECOND])), obs=1)
+        numpyro.sample("z", ProbitComparison(f[SECOND] + 1), obs=1)
 
-        with monkeypatch.context() as patch, jax.enable_x64(True):
-            patch.setattr("relpref.infer.program._followed", followed)
-            if allowed:
-                patch.setattr("relpref.infer.program._seen", lambda *args: None)
-            return discover(*Call.split(program, (), {}), {})
 
-    quick, slow = read(False), read(True)
-    assert quick.layout == slow.layout
-    assert_array_equal(quick.counts, slow.counts)
-    assert (quick.rows is None) == (slow.rows is None) == (program in (remembered, centered))
-    if quick.rows is not None and slow.rows is not None:
-        assert_array_equal(quick.rows.column, slow.rows.column)
-        assert_allclose(quick.rows.entry, slow.rows.entry, rtol=1e-14)
-    assert quick.medians.keys() == slow.medians.keys()
-    if program is not hierarchical:  # the median of one prior is a parameter of the other
-        for name, value in quick.medians.items():
-            assert_allclose(value, slow.medians[name], rtol=1e-13)
+def late() -> None:
+    f = numpyro.sample("f", prior(6))
+    numpyro.sample("y", dist.Poisson(jnp.exp(f)[FIRST]), obs=np.ones(9))
+
+
+def stacked() -> None:
+    f, g = (numpyro.sample(name, prior(6)) for name in "fg")
+    numpyro.sample("y", ProbitComparison(jnp.stack([f, g])[FIRST % 2, SECOND]), obs=1)
+
+
+PROGRAMS: dict[Callable[[], None], tuple[str, str]] = {
+    shifted: ("f", "bias"),
+    remembered: ("f", ""),
+    repeated: ("f", ""),
+    with_jax: ("f", ""),
+    hierarchical: ("f", "spread scale"),
+    centered: ("f", "level spread"),
+    labels: ("f", ""),
+    nonlinear: ("f", ""),
+    late: ("f", ""),
+    stacked: ("f g", ""),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_against_linearization(program: Callable[[], None]) -> None:
+    with jax.enable_x64(True):
+        found = discover(*Call.split(program, (), {}), {})
+        reading = found.read(found.medians)
+        units = np.eye(found.layout.num_latents)
+        apply: Any = reading.projection.apply
+        matrix = np.stack([np.asarray(apply(unit)) for unit in units], axis=1)
+        counts = np.concatenate([each.counts for each in reading.observations])
+    latents, hyperparameters = PROGRAMS[program]
+    assert [name for name, _ in found.layout.latents] == latents.split()
+    assert [name for name, _ in found.layout.hyperparameters] == hyperparameters.split()
+    assert found.medians.keys() == set(hyperparameters.split())
+    assert found.layout.num_rows == len(matrix)
+    assert_array_equal(found.counts, counts)
+    assert found.layout.constant_projection == (program is not centered)
+    assert (found.rows is None) == (program in (remembered, centered))
+    if found.rows is not None:
+        assert_allclose(found.rows.matrix.toarray(), matrix, rtol=1e-12, atol=1e-12)

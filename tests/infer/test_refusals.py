@@ -78,7 +78,7 @@ def one_depends_on_another() -> None:
             product,
             "'answer' .*more than one linear combination of the latent sites 'f' and 'g'.*NUTS",
         ),
-        (in_a_scale, "'measured' .*more than one linear combination.*NUTS"),
+        (in_a_scale, "'measured' .*in more than one place.*NUTS"),
         (vectors, "'measured' .*shape.*NUTS"),
         (nothing_observed, "no observed site.*without_answers"),
         (factor, "'constraint'.*NUTS"),
