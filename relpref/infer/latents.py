@@ -236,7 +236,7 @@ def run(
     """Run a program for shapes alone, with tracers in the shapes of ``free`` sites.
 
     Where latents must be arrays of JAX, there is an error of NumPy or JAX, or `moves`. The ways of
-    `Way` have free variables; "constants" has none, and "asked" one wherever a function of JAX
+    `Way` have free variables; "constants" has none, and "asked" one where a function of JAX
     takes a latent. In the latter only arrays of NumPy are constants; else JAX computes what depends
     on no tracer, which takes it a while. The moments of ``general`` sites are not used.
     """
