@@ -1,7 +1,6 @@
 """Prior medians of hyperparameters, where searches start."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ from scipy import special
 
 from relpref.infer.call import Call, Values
 from relpref.infer.layout import Layout
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 
 # Unconstrained medians by NumPy, or means of families without a quantile function, and the
@@ -42,7 +42,7 @@ def median_by_numpy(prior: dist.Distribution) -> Any:
     return np.broadcast_to(family(*values), prior.shape())
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@lazy_jit(static_argnums=(0, 1, 2))
 def medians_by_jax(
     call: Call, names: tuple[str, ...], layout: Layout, arrays: tuple[Any, ...], fixed: Values
 ) -> Values:

@@ -25,6 +25,7 @@ from relpref.infer.layout import Observation, Prior, Reading, joined_rows, prior
 from relpref.infer.members import Members, OfMembers
 from relpref.infer.priors import Form, Mapped, form_of
 from relpref.infer.spaces import Map
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.linalg.arrays import Array, summed_to
@@ -86,7 +87,7 @@ def _leaves(tree: Any) -> tuple[list[Any], Any]:
     return jax.tree.flatten(tree, is_leaf=lambda node: hasattr(node, "num_nodes"))
 
 
-@partial(jax.jit, static_argnums=(1, 2))
+@lazy_jit(static_argnums=(1, 2))
 def _computed(
     program: Program, named: tuple[str, ...], places: tuple[int, ...], values: Values
 ) -> list[Array]:
@@ -96,7 +97,7 @@ def _computed(
     return [leaves[place] for place in places]
 
 
-@partial(jax.jit, static_argnums=(1, 2))
+@lazy_jit(static_argnums=(1, 2))
 def _pulled(
     program: Program,
     named: tuple[str, ...],
@@ -113,21 +114,21 @@ def _pulled(
     return jax.vjp(computed, values)[1](slopes)[0]
 
 
-@jax.jit
+@lazy_jit
 def _prior(program: Program, fixed: Values, raw: Values) -> tuple[Values, Array]:
     """Hyperparameters on their supports, and the log density of the unconstrained ones."""
     sites = replace(program, fixed=fixed).sites(jnp.zeros(program.layout.num_latents), raw)
     return {name: sites[name]["value"] for name in raw}, log_prior(sites, raw)
 
 
-@jax.jit
+@lazy_jit
 def _pulled_by_prior(program: Program, fixed: Values, raw: Values, slopes: Values) -> Values:
     """Derivatives in unconstrained hyperparameters, from those on the supports."""
     back = jax.vjp(partial(_prior, program, fixed), raw)[1]
     return back((slopes, jnp.ones(())))[0]
 
 
-@partial(jax.jit, static_argnums=1)
+@lazy_jit(static_argnums=1)
 def _densities(program: Program, name: str, values: Values, raw: Array) -> Array | None:
     """See `Filled.densities`."""
     sites = replace(program, fixed=values).sites(jnp.zeros(program.layout.num_latents))
@@ -476,20 +477,20 @@ class Filled(NamedTuple):
                 continue
             multiple = template.multiples.get(place)
             if multiple is not None and (name := multiple.site) in total:
-                back = multiple.back(slope, total[name].size)
-                total[name] = total[name] + back.reshape(total[name].shape)
+                share = multiple.back(slope, total[name].size)
+                total[name] = total[name] + share.reshape(total[name].shape)
             elif place in computed:
                 shape = computed[place].shape
                 computed[place] = computed[place] + summed_to(np.asarray(slope), shape)
         if computed:
             held = {name: np.ones(shape) for name, shape in template.shapes.items()} | self.fixed
             by_place = tuple(computed), held, values, list(computed.values())
-            back = _pulled(program, template.named, *by_place)
+            back: Values = _pulled(program, template.named, *by_place)
             total = {name: slope + np.asarray(back[name]) for name, slope in total.items()}
         if self.mapped or not values:
             return {
                 name: slope * self.mapped[name].slope + self.mapped[name].slope_of_log
                 for name, slope in total.items()
             }
-        back = _pulled_by_prior(program, self.fixed, self.unconstrained, total)
-        return {name: np.asarray(slope) for name, slope in back.items()}
+        by_raw: Values = _pulled_by_prior(program, self.fixed, self.unconstrained, total)
+        return {name: np.asarray(slope) for name, slope in by_raw.items()}

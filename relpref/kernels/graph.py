@@ -13,7 +13,6 @@ import numpy as np
 import numpyro.distributions as dist
 import scipy.sparse
 from jax import Array
-from jax.scipy.linalg import solve_triangular
 from numpy.typing import NDArray
 from numpyro.distributions import constraints
 
@@ -35,7 +34,7 @@ from relpref.linalg import (
     gap_quadrature,
     real,
 )
-from relpref.linalg.arrays import namespace
+from relpref.linalg.arrays import namespace, solve_lower
 from relpref.linalg.covariance import Pulls, joined, root_of
 
 
@@ -61,8 +60,8 @@ def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
 
 def factored_features(cross: Array, lower: Array, diagonal: Array) -> Features:
     """`landmark_features` by the Cholesky factor L of k(Z, Z), which serves all examples."""
-    values = solve_triangular(lower, cross.T, lower=True).T
-    return Features(values, jnp.maximum(diagonal - jnp.sum(jnp.square(values), axis=1), 0.0))
+    values, xp = solve_lower(lower, cross.T).T, namespace(lower, cross)
+    return Features(values, xp.maximum(diagonal - xp.sum(xp.square(values), axis=1), 0.0))
 
 
 Floats = NDArray[np.float64]
