@@ -2,8 +2,10 @@
 
 A program runs once for shapes alone, with a tracer in place of each hyperparameter. Every number of
 its distributions is then a hyperparameter (the very tracer), a constant, or computed by the
-program. At given hyperparameters the numbers are filled in, and nothing runs but what computes the
-last kind. Derivatives by the numbers become derivatives by the hyperparameters in the same way.
+program. What it computes by NumPy from numbers may still be entries of a hyperparameter times
+constants, such as the noise of each answer's rater; three more runs tell. At given hyperparameters
+the numbers are filled in, and nothing runs but what computes the rest. Derivatives by the numbers
+become derivatives by the hyperparameters in the same way.
 """
 
 import math
@@ -33,10 +35,7 @@ from relpref.linalg.covariance import Pulls, at_path
 from relpref.pytree import Untraced
 
 Program = Any  # of `relpref.infer.program`, which builds on this module
-
 Floats = NDArray[np.float64]
-
-
 Parameters = dict[str, dict[str, Any]]  # of priors, by hyperparameters and names
 
 
@@ -235,7 +234,7 @@ class Template:
     named: tuple[str, ...]  # hyperparameters whose priors are known
     shapes: Mapping[str, tuple[int, ...]]  # of all hyperparameters, fixed ones, too
     structure: Any  # of what `_numbers` returns but for the forms
-    leaves: tuple[Any, ...]  # constants, and what JAX traced in other places
+    leaves: tuple[Any, ...]  # constants; None in other places
     multiples: Mapping[int, Multiple]  # multiples of hyperparameters by their places
     computed: Mapping[int, tuple[int, ...]]  # shapes of computed numbers by their places
     forms: Mapping[str, Form]  # of priors; without those that JAX alone knows
@@ -277,9 +276,9 @@ class Template:
             for at, leaf in enumerate(leaves):
                 if id(leaf) in names:
                     name = names[id(leaf)]
-                    multiples[at] = Multiple.whole(name, shapes[name])
+                    multiples[at], leaves[at] = Multiple.whole(name, shapes[name]), None
                 elif isinstance(leaf, jax.core.Tracer):
-                    computed[at] = tuple(leaf.shape)
+                    computed[at], leaves[at] = tuple(leaf.shape), None
                 elif isinstance(leaf, jax.Array):
                     leaves[at] = np.asarray(leaf)
             parts = structure, tuple(leaves), multiples, computed, forms
