@@ -37,7 +37,8 @@ from relpref.data.readings import (
 from relpref.data.tables import Table
 
 _MOST_EVENTS = 6  # columns that may name an event together
-_MARKS = dict.fromkeys(BEST - {"b"}, "1") | dict.fromkeys(WORST - {"w"}, "-1")
+_ENDS = BEST - {"b"}, WORST - {"w"}
+_MARKS = dict.fromkeys(_ENDS[0], "1") | dict.fromkeys(_ENDS[1], "-1")
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 
 
@@ -67,6 +68,7 @@ class Placing(NamedTuple):
 def long_orders(sheet: Sheet) -> Iterator[Reading]:
     """Read orders, choices or the best and the worst, with a row for each item of each event."""
     readings: dict[Any, Reading] = {}
+    sheet = _with_one_mark(sheet)
     for placing in sorted(_placings(sheet), key=lambda placing: -len(placing.marks)):
         for key, item in _events_and_items(sheet, placing):
             groups = _groups(sheet, key)
@@ -83,6 +85,21 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
         if readings and len(placing.marks) > 1:  # places may be those on a screen
             break
     yield from readings.values()
+
+
+def _with_one_mark(sheet: Sheet) -> Sheet:
+    """Join two columns of truths, for the best and the worst, in one of 1, 0 and -1."""
+    truths = {
+        column: np.isin(lower, [*TRUE])
+        for column in sheet.columns
+        if {*(lower := [cell.lower() for cell in sheet.cells(column)])} <= TRUE | FALSE
+    }
+    best, worst = ([name for name in truths if {*sheet.words(name)} & ends] for ends in _ENDS)
+    if len(best) != 1 or len(worst) != 1:
+        return sheet
+    marks = truths[best[0]] * 1 - truths[worst[0]]
+    table = sheet.table.without(best + worst).assign(**{f"{best[0]}, {worst[0]}": marks})
+    return replace(sheet, table=table)
 
 
 def _placings(sheet: Sheet) -> Iterator[Placing]:
@@ -368,17 +385,26 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
 
 
 def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
-    """Read orders that are written in one cell each, such as A > B > C."""
+    """Read orders that are written in one cell each, such as A > B = C."""
     for column in sheet.columns:
         cells = pd.Series(sheet.cells(column), sheet.table.frame.index)
         marks = ">,;" if {*sheet.words(column)} & ORDERS else ">"
         mark = next((mark for mark in marks if cells.str.contains(mark).all()), None)
-        if mark and not cells.str.contains("=").any():
-            places = cells.str.split(rf" *{mark} *", expand=True).add_prefix("place ")
-            if not places.stack().duplicated().any():  # these are no items
-                continue
-            parts = replace(sheet, table=sheet.table.without([column]).assign(**places))
-            yield Reading(f"the orders in {column!r}", partial(_melted, parts, [*places], "place"))
+        # An equals sign may be a part of labels, unless a label beside one is elsewhere alone.
+        for between in (f"{mark}=", mark) if mark else ():
+            parts = cells.str.split(rf"\s*([{between}])\s*", expand=True)
+            items, tied = parts.iloc[:, ::2], (parts.iloc[:, 1::2] == "=").to_numpy()
+            if not items.stack().duplicated().any() or (mark != between and not tied.any()):
+                continue  # these are no items, or no ties
+            ties = np.pad(tied, ((0, 0), (0, 1))) | np.pad(tied, ((0, 0), (1, 0)))
+            places = 1 + np.pad(~tied, ((0, 0), (1, 0))).cumsum(axis=1)
+            items = items.set_axis([f"place {place}" for place in range(items.shape[1])], axis=1)
+            parted = replace(sheet, table=sheet.table.without([column]).assign(**items))
+            what = f"the orders in {column!r}" + ", in which = is a tie" * bool(tied.any())
+            yield Reading(what, partial(_melted, parted, [*items], "place", places))
+            labels = items.to_numpy()
+            if {*labels[ties]} & {*labels[~ties]} - {None}:
+                break
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:

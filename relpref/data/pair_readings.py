@@ -54,13 +54,20 @@ _VOID = -np.inf
 # The columns, by the names used here, that choose a way to read a column, and its codes.
 Way = tuple[Mapping[str, Any], Codes]
 _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
-_NUMBER, _COLON = r"(?:\d*\.5|\d+)", "[-–—−:]"
+_NUMBER, _COLON = r"(?:\d*\.5|\d+)", "[-–—−:x×]"
 _SCORE = re.compile(
     rf"{_NUMBER} *{_COLON} *{_NUMBER}( *\(?[a-z][a-z. ]*\)?"
     rf"| *\([a-z. ]*{_NUMBER} *{_COLON} *{_NUMBER}[a-z. ]*\))?"
 ).fullmatch
 _SHOOTOUT = re.compile(rf"(\d+) *\((\d+)\) *{_COLON} *(\d+) *\((\d+)\)")
-_GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa"), ("hruns", "vruns")
+_GOALS = (
+    ("fthg", "ftag"),
+    ("hg", "ag"),
+    ("gf", "ga"),
+    ("pf", "pa"),
+    ("hruns", "vruns"),
+    ("gl", "gv"),
+)
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
 _SCORES = ("first_score", "second_score")
@@ -68,6 +75,9 @@ _THIRD = {"2": "3", "b": "c", "second": "third"}
 _TIE_OR_VOID = (
     " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
 )
+# What parts the names of the two sides in a cell, and in the name of a column.
+_IN_CELL = re.compile(r"(?i)[\s_]+(?:vs?\.?|versus|gegen|contre|contra|x|[-–—])[\s_]+").split
+_IN_NAME = re.compile(r"(?i)[\s_.-]+(?:vs?|versus|or)[\s_.-]+").split
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
@@ -119,6 +129,16 @@ def side_pairs(
             yield Pair(first, second, rest, apart[0], apart[0] in DECIDED, numeric)
 
 
+def repeated(sheet: Sheet) -> Iterator[Pair]:
+    """Yield the pairs of columns of the same name, of which the second was renamed, as in G.1."""
+    called = {name: str(sheet.table.called(name)) for name in sheet.columns}
+    for first, second in permutations(sheet.columns, 2):
+        again = rf"{re.escape(called[first])}(\.1| \(column \d+\))"
+        if re.fullmatch(again, called[second]):
+            numeric = is_numeric([*sheet.cells(first), *sheet.cells(second)])
+            yield Pair(first, second, frozenset(sheet.words(first)), ("", ""), False, numeric)
+
+
 def _candidates(sheet: Sheet) -> list[Pair]:
     """Return all pairs of columns that may hold labels or numbers of the two sides."""
     known = next((ends for ends in (_PAIR, _DECIDED) if {*ends} <= {*sheet.columns}), ())
@@ -135,7 +155,9 @@ def _candidates(sheet: Sheet) -> list[Pair]:
     return [
         pair
         for pair in pairs
-        if not pair.rest & NOT_LABELS
+        # Portuguese teams are called time.
+        if not pair.rest
+        & NOT_LABELS - ({"time"} if {"casa", "mandante"} & {*pair.marker} else {*()})
         and sheet.named & {*_PAIR, "loser"} <= {*pair[:2]}
         and (pair.decided or "loser" not in sheet.named)
         and third(pair) not in names - {sheet.words(pair.second)}
@@ -163,6 +185,9 @@ def share_labels(sheet: Sheet, pair: Pair) -> bool:
 def pairs(sheet: Sheet) -> Iterator[Reading]:
     """Read winners and losers, or pairs with an outcome, goals or counts of both sides."""
     for pair in label_pairs(sheet):
+        # What is called other_movie may be a free text.
+        if pair.marker[1] == "other" and not share_labels(sheet, pair):
+            continue
         outcomes = [*(_decided if pair.decided else _outcomes)(sheet, pair)]
         for number, outcome in enumerate(outcomes):
             # Only the first outcome of winners and losers is that they are these.
@@ -181,6 +206,44 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
                 partial(_with_outcome, sheet, sided, outcome),
                 outcome.columns and {**ends, **outcome.columns},
             )
+
+
+def versus(sheet: Sheet) -> Iterator[Reading]:
+    """Read pairs whose two sides are in a cell, such as A vs. B, or in the name of a column."""
+    table, size, parted = sheet.table, len(sheet.table.frame), list[tuple[str, Table]]()
+    if {*_PAIR} & {*sheet.columns}:
+        return
+    for column in sheet.columns:
+        sides = [_IN_CELL(cell) for cell in sheet.cells(column)]
+        if {*map(len, sides)} == {2}:
+            first, second = map(list, zip(*sides, strict=True))
+            if {*first} & {*second} and not is_numeric(first + second):
+                read = table.without([column]).assign(first=first, second=second)
+                parted.append((f"{column!r}", read))
+    labels: dict[tuple[str, ...], Any] = {
+        words(cell): cell for column in sheet.columns for cell in sheet.cells(column)
+    }
+    named: dict[Any, list[Any]] = {}
+    for column in sheet.columns:
+        names = {words(name): name for name in _IN_NAME(str(table.called(column)).strip(" ?"))}
+        cells = {*sheet.cells(column)}
+        others = {cell for cell in cells if words(cell) not in names}
+        if len(names) == 2 and others < cells and np.inf not in map(_common, map(plain, others)):
+            named[column] = [labels.get(key, name) for key, name in names.items()]
+    if named and "winner" not in sheet.columns:
+        ends = np.tile(np.array([*named.values()], dtype=object).T, size)
+        answers = np.array([*map(sheet.cells, named)]).T.ravel()
+        read = table.without(named).take(np.repeat(np.arange(size), len(named)))
+        read = read.assign(
+            first=ends[0], second=ends[1], winner=[labels[words(cell)] for cell in answers]
+        )
+        parted.append((listed(named), read))
+    for column, read in parted:
+        read = replace(read, given={**read.given, **dict.fromkeys(_PAIR, column)})
+        for reading in pairs(replace(sheet, table=read)):
+            columns = {ours: name for ours, name in reading.columns.items() if ours not in _PAIR}
+            what = reading.description.replace("'first' and 'second'", f"the sides in {column}")
+            yield replace(reading, description=what, columns=columns)
 
 
 def _decided(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
@@ -240,7 +303,9 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list
     if sheet.named & {*_SCORES}:
         return exact, similar, others
     sides = set(pair.marker)
-    twins = {end for side in side_pairs(sheet, SIDES, sheet.columns) for end in side[:2]}
+    both = [pair for pair in repeated(sheet) if pair.numeric and pair.rest <= GOALS]
+    both += side_pairs(sheet, SIDES, sheet.columns)
+    twins = {end for side in both for end in side[:2]}
     for column in sheet.columns:
         parts = set(sheet.words(column))
         of_side = parts & {"win", "wins", "won"} and parts & sides
@@ -374,7 +439,7 @@ def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
     return " ".join(word for word in words(cell) if word in sides or word not in beside)
 
 
-def _common(cell: str, labels: set[str], ties: Collection[str] = TIES) -> float:
+def _common(cell: str, labels: Collection[str] = (), ties: Collection[str] = TIES) -> float:
     """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
     said = {cell, " ".join(words(cell)), _side(cell, ())}
     if cell in ("", "-", "–", "?"):
@@ -410,10 +475,13 @@ def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) ->
     before: Any = np.nan
     for ends in sides:
         cells = [*map(sheet.cells, ends)]
-        if all(map(is_numeric, cells)) and "result" not in sheet.words(ends[0]):
+        if all(map(is_numeric, cells)):
+            first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
+            # Numbers of a result may be places; those that add up to 1 are not.
+            if {"result", "res"} & {*sheet.words(ends[0])} and np.any(first + second != 1):
+                continue
             for end in ends:
                 sheet.table.check_marks(sheet.table.frame[end])
-            first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
             described = f"the higher of {ends[0]!r} and {ends[1]!r}"
             names = dict(zip(_SCORES, ends, strict=True))
             # Penalties are blank where goals decide.
@@ -428,7 +496,7 @@ def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) ->
 def _apart(first: str, second: str) -> float:
     """Return the code of results of both sides: win and resigned, or the same if neither won."""
     if first == second not in WON:
-        return min(_common(first, set()), 0.0)
+        return min(_common(first), 0.0)
     return (first in WON) - (second in WON) or np.inf
 
 
@@ -468,7 +536,7 @@ def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
             yield column, np.where(np.isin(lower, [*TRUE]), 0.0 if tie else _VOID, np.nan)
         elif pair.decided and parts & BESIDE_LOSER and column not in pair[:2] and not numbers:
             texts = [*map(plain, cells)]
-            said = np.minimum([_common(cell, set()) for cell in texts], np.abs(_margins(texts)))
+            said = np.minimum([*map(_common, texts)], np.abs(_margins(texts)))
             if (said <= 0).any():
                 yield column, said
 

@@ -105,7 +105,7 @@ GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
     golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
-    penalties, shootout, result
+    penalties, shootout, result, res
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -214,7 +214,7 @@ BESIDE = (
     | terms(
         """
     final, match, game, human, overall, full, time, ft, who, which, is, was, type, the, vote, wins,
-    win, won, prefer, preferred, p, for, better, preference
+    win, won, prefer, preferred, p, for, better, preference, about
     """
     )
 )
@@ -351,4 +351,4 @@ def _text(cell: Any) -> str:
 def is_numeric(cells: Collection[str]) -> bool:
     """Tell whether all cells that are not blank are numbers, and some are."""
     given = set(cells) - {""}
-    return bool(given) and all(re.fullmatch(r"[+-]?\d+(\.\d+)?", cell) for cell in given)
+    return bool(given) and all(re.fullmatch(r"[+-]?(\d+|\d*\.\d+)", cell) for cell in given)

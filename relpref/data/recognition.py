@@ -6,7 +6,7 @@ two forms is refused with both, and so is one with columns that look like answer
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
 from operator import contains
@@ -27,17 +27,21 @@ from relpref.data.pair_readings import (
     label_pairs,
     named_outcomes,
     pairs,
+    repeated,
     says_more,
     share_labels,
     tried_outcomes,
+    versus,
 )
 from relpref.data.readings import (
     ADVANTAGE,
     COUNTS,
     DOUBTFUL,
     EVENTS,
+    GOALS,
     OUTCOMES,
     RATERS,
+    SCORES,
     Reading,
     Sheet,
     is_numeric,
@@ -53,16 +57,29 @@ _NO_ANSWERS = (
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
     "item and its place (list, item, place): say in columns= which columns are these"
 )
+_ROLES = terms("list, item, place, first, second, winner, loser, result").union(ASIDE)
+_OF_PAIRS = _ROLES - terms("list, item, place, score, best, worst")
 # Ways to read a table, and the names of columns that each uses: a table is not read in a way that
-# would pass over one that the user gave.
-_FORMS: dict[Any, frozenset[str]] = {
-    long_orders: terms("list, item, place"),
-    orders_by_item: terms("list, item"),
-    pairs: terms("first, second, winner, loser, result, first_score, second_score"),
-    orders_by_place: terms("list"),
-}
-_SCORED = {long_orders: terms("list, item, score"), orders_by_item: terms("list, item")}
-_ROLES = frozenset(ASIDE).union(*_FORMS.values())
+# would pass over one that the user gave. Those of the first group that read it are all that are
+# tried; the second groups are those where it is said which times or points are better.
+_FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
+    (
+        {best_and_worst: _ROLES},
+        {
+            long_orders: terms("list, item, place"),
+            orders_by_item: terms("list, item"),
+            pairs: _OF_PAIRS,
+            orders_by_place: terms("list"),
+        },
+        {orders_in_cells: _ROLES, versus: _OF_PAIRS - terms("first, second, loser")},
+    ),
+    (
+        {best_and_worst: _ROLES},
+        {long_orders: terms("list, item, score"), orders_by_item: terms("list, item")},
+        {orders_in_cells: _ROLES},
+    ),
+)
+_HIGH = " (high is better)"
 _MOST_LOOKED_AT = 12  # columns
 # Cells of outcomes that are left as they are.
 _PLAIN = {"result": r"-?[01]|0\.5|½|1/2|True|False|", "place": r"\d*"}
@@ -117,10 +134,11 @@ def _readings(sheet: Sheet) -> list[Reading]:
     """Return the ways in which a table can be read, without a description as it is."""
     if _is_ours(sheet):
         return [Reading("", lambda: sheet.table)]
-    forms = (_SCORED if sheet.better else _FORMS).items()
-    fitting = [form for form, names in forms if sheet.named & _ROLES <= names]
-    read = list(best_and_worst(sheet)) or [each for form in fitting for each in form(sheet)]
-    return read or [*orders_in_cells(sheet)]
+    for group in _FORMS[bool(sheet.better)]:
+        forms = [form for form, names in group.items() if sheet.named & _ROLES <= names]
+        if readings := [reading for form in forms for reading in form(sheet)]:
+            return readings
+    return []
 
 
 def _is_ours(sheet: Sheet) -> bool:
@@ -139,15 +157,19 @@ def _is_ours(sheet: Sheet) -> bool:
         ours = outcome != "loser" or not says_more(sheet)
     # Scores may say something else, and winners called 1 and 2 may be labels or sides.
     plainly = {*sheet.columns} <= {*COLUMNS, *ends} and not {*cells} <= {"", "1", "2"}
-    return ours and (plainly or outcome not in _FORMS[pairs] or len([*pairs(sheet)]) < 2)
+    return ours and (plainly or outcome not in _OF_PAIRS or len([*pairs(sheet)]) < 2)
+
+
+def _with_names(sheet: Sheet, columns: Mapping[str, Any]) -> Sheet:
+    """Return a table as if the user had named these columns."""
+    named = (sheet.named - {*columns.values()}) | {*columns}
+    return replace(sheet, table=renamed(sheet.table, columns), named=named)
 
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
     """Tell whether a table is read, as ``like`` where given, if columns have these names."""
-    named = (sheet.named - {*columns.values()}) | {*columns}
-    trial = replace(sheet, table=renamed(sheet.table, columns), named=named)
     try:
-        readings = _readings(trial)
+        readings = _readings(_with_names(sheet, columns))
         tables = [like or readings[0].table(), readings[0].table()]
     except (DataError, IndexError):
         return False
@@ -180,7 +202,7 @@ def _remedy(sheet: Sheet) -> str:
             f"says; leave it out there, and the table is read as {without[0].description}"
         )
     if sheet.better:
-        return (
+        return _points(sheet) or (
             f": better={sheet.better!r} is for times or points of the items of events, and no "
             "columns hold these; name them, as in columns={'list': 'race', 'item': 'name', "
             "'score': 'time'}"
@@ -188,14 +210,32 @@ def _remedy(sheet: Sheet) -> str:
     if {"best", "worst"} <= {*sheet.columns}:
         return (
             ": there is no column 'item_1'; name the columns of what was shown item_1, item_2, "
-            "...; where each item has a row with marks, join these: "
-            "table.assign(choice=table['best'] - table['worst'])"
+            "...; where each item has a row, mark one as the best and another as the worst in each "
+            "task, by 1 or true, and all others by 0 or false"
         )
     if {"first", "second"} & {*sheet.columns}:
         return ""  # a missing column or a wrong cell, which is refused by its place
-    for pair in label_pairs(sheet):
-        if pair.decided or pair.doubtful or {"winner", "loser"} & sheet.named:
+    likely, again = label_pairs(sheet), [*repeated(sheet)]
+    goals: list[Any] = [pair[:2] for pair in again if pair.rest <= GOALS]
+    again = [pair for pair in again if share_labels(sheet, pair) and not pair.numeric]
+    for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
+        # The first of two columns of the same name is most likely of the side that is first.
+        first, second = sorted(pair[:2], key=sheet.columns.index)
+        columns = {"first": first, "second": second, **dict(zip(ASIDE[1:3], more, strict=False))}
+        if _works(sheet, columns):
+            called = [*map(table.called, (first, second, *more))]
+            what = "{!r} and {!r} hold the two sides"
+            what = "{2!r} is of {0!r} and {3!r} is of {1!r}" if more else what
+            return f": if {what.format(*called)}: {_option(sheet, columns)}"
+    for pair in likely:
+        if pair.doubtful or {"winner", "loser"} & sheet.named:
             continue
+        if pair.decided:
+            option = _option(sheet, dict(zip(("winner", "loser"), pair[:2], strict=True)))
+            return (
+                f": {pair.first!r} and {pair.second!r} share no label, so the second may hold "
+                f"other texts; if both hold items: {option}"
+            )
         sides = f": {pair.first!r} and {pair.second!r} hold the two sides of each row"
         exact, similar, _ = named_outcomes(sheet, pair)
         for column, name in product((*exact, *similar), ("result", "winner")):
@@ -233,12 +273,14 @@ def _remedy(sheet: Sheet) -> str:
                 f": every {outcome} is in {first!r} or {second!r}; say that these two were "
                 f"compared: {_option(sheet, columns)}"
             )
-    scored = _readings(replace(sheet, better="low"))
+    scored = _readings(replace(sheet, better="high"))
     if len(scored) == 1 and any(frozenset() < sheet.noun(name) <= EVENTS for name in sheet.columns):
         return (
-            f": the table may be {scored[0].description.split(' (')[0]}; say better='low' "
+            f": the table may be {scored[0].description.replace(_HIGH, '')}; say better='low' "
             "(--better low) if the lowest is the best, or better='high' (--better high)"
         )
+    if told := _points(sheet):
+        return told
     marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
     marked = map(Counter, zip(*map(sheet.cells, marks), strict=True))
     once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
@@ -248,9 +290,45 @@ def _remedy(sheet: Sheet) -> str:
             "worst, say better='high' (--better high), and leave the cells of items that were not "
             "shown blank"
         )
-    if {*sheet.columns} & {name for form in FORMS for name in form.columns}:
+    ours = {*sheet.columns} & {name for form in FORMS for name in form.columns}
+    if ours:
+        return _alone(sheet) if ours <= terms("item, choice, chosen, result") else ""
+    told = _crossed(sheet) or _unnamed(sheet) or _alone(sheet)
+    return told or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+
+
+def _points(sheet: Sheet) -> str:
+    """Say how to read points that items of one set, such as countries, give one another."""
+    ranked, ways = replace(sheet, better="high"), dict[str, str]()
+    columns = [] if label_pairs(sheet) else sheet.columns[:_MOST_LOOKED_AT]
+    for giver, item, score in permutations(columns, 3):
+        labels = {*sheet.cells(giver)} & {*sheet.cells(item)}
+        if {*sheet.words(score)} & SCORES and labels and not is_numeric(labels):
+            for names in ({"list": giver, "item": item, "score": score}, {"item": item}):
+                if _works(ranked, names):
+                    what = _readings(_with_names(ranked, names))[0].description
+                    ways[what.replace(_HIGH, "")] = _option(sheet, names)
+                    break
+    better = "and better='high' (--better high; or low, if the lowest is the best)"
+    either = "; or ".join(f"{what}: {option} {better}" for what, option in ways.items())
+    return either and f": the table may be {either}"
+
+
+def _alone(sheet: Sheet) -> str:
+    """Say that numbers of one item in each row, such as totals of votes, compare no items."""
+    numbers = [name for name in sheet.columns if is_numeric(sheet.cells(name))]
+    labels = [name for name in sheet.columns if name not in numbers]
+    size = len(sheet.table.frame)
+    if not numbers or len(labels) != 1 or len({*sheet.cells(labels[0])} - {""}) < max(size, 2):
         return ""
-    return _crossed(sheet) or _unnamed(sheet) or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    label, number = map(sheet.table.called, (labels[0], numbers[-1]))
+    ordered = replace(sheet, table=sheet.table.assign(list=["1"] * size))
+    return (
+        f": {_NO_ANSWERS.format(listed(sheet.columns))}; if each row is about one {label!r}, "
+        f"numbers such as {number!r} are of it alone, and do not compare it with another"
+        + "; if all rows are one order: table.assign(list=1)"
+        * (len(_readings(ordered)) == 1)
+    )
 
 
 def _crossed(sheet: Sheet) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import pathlib
 import random
 import re
 from collections import Counter
@@ -27,7 +28,7 @@ def frame(text: str, *, typed: bool) -> pd.DataFrame:
     )
 
 
-def read(table: pd.DataFrame, **options: Any) -> Answers:
+def read(table: Any, **options: Any) -> Answers:
     """Return how often each answer was given: labels by place, from the best."""
     data = PreferenceData.from_tables(answers=table, **options)
     answers, number = data.to_tables()[1], Counter[tuple[frozenset[str], ...]]()
@@ -127,6 +128,12 @@ Bonn,2,b,68""",
     "race tie merged": "race,horse,odds\n1,a,2.0\n1,b,3.0\n2,a,1.5\n2,c,4",
     "a choice of three": "q,option1,option2,option3,choice\n1,a,b,c,b\n2,b,c,a,b\n3,c,b,a,c\n4,a,c,b,b",
     "champion challenger": "champion,challenger,winner\na,b,a\nb,c,c\nc,a,a",
+    "one text beside another": "winner,notes\np,q vs r\nq,r vs p",
+    "goals of no side": "Home,Away,Res1,Res2\na,b,2,1\nb,c,0,1\nc,a,3,3",
+    "losses by epoch": "step,loss vs epoch\n1,0.5\n2,0.4",
+    "a pair in cells and no answer": "match,referee\na vs b,Smith\nb vs c,Jones\nc vs a,Smith",
+    "two shown and the best alone": "task,item,most,least\n1,x,1,0\n1,y,1,1\n2,x,0,1\n2,y,1,0",
+    "levels of attributes": "ballot\nsize=L > color=red\ncolor=red > size=L",
 }
 SPOKEN = re.compile(
     r"columns=(\{[^}]*\})(?: \([^)]*\) and better='(low|high)'|, covariates=(\[.*?\]))?"
@@ -290,6 +297,55 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
             "model_a,model_b,winner\n1,2,1\n3,1,1",
             "several ways: .*'1' wins in row 1 .*'3' wins in row 1",
             ["1>2; 1>3", "1>2; 3>1"],
+        ),
+        (
+            "Date,Visitor,G,Home,G.1\n1,a,2,b,1\n2,b,0,c,0\n3,c,1,a,3",
+            "'G' is of 'Visitor' and 'G.1' is of 'Home'",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "White,Black,Res,Res.1\na,b,1,0\nb,c,0.5,0.5\nc,a,0,1",
+            "'Res' is of 'White' and 'Res.1' is of 'Black'",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "Team,Score,Team.1,Score.1\na,2,b,1\nb,0,c,0\nc,1,a,3",
+            "'Score' is of 'Team' and 'Score.1' is of 'Team.1'",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "Team,Team.1,Result\na,b,2:1\nb,c,0:0\nc,a,1:3",
+            "'Team' and 'Team.1' hold the two sides",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "From country,To country,Points\nSE,NO,12\nSE,FI,10\nNO,SE,12\nNO,FI,7\nFI,SE,12\nFI,NO,10",
+            "orders by 'Points' of 'To country' in each 'From country'",
+            ["NO>FI; SE>FI; SE>NO", "NO=FI; SE>FI; SE>NO"],
+        ),
+        (
+            """year,voter,receiver,points
+1,SE,NO,12
+1,SE,FI,10
+1,NO,SE,12
+1,NO,FI,7
+2,FI,SE,12
+2,FI,NO,10
+2,SE,FI,3
+2,SE,NO,5""",
+            "'points' of 'receiver' in each 'year' and 'voter'; say better=",
+            ["FI>NO*2; FI>SE; NO>SE", "NO>FI*2; SE>FI; SE>NO"],
+        ),
+        (
+            "item,votes_for,votes_against\na,10,3\nb,4,5\nc,8,1",
+            "do not compare it with another",
+            [],
+        ),
+        ("Team,Played,Won,Lost\na,3,2,1\nb,3,1,2\nc,3,1,2", "do not compare it with another", []),
+        (
+            "user,preferred_movie,other_movie\n1,Alien,was nicer\n2,Brazil,I do not know",
+            "share no label",
+            ["Alien>was nicer; Brazil>I do not know"],
         ),
         (
             "s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2",
@@ -695,6 +751,50 @@ def test_how_to_unfold_a_table_of_items_by_items_is_said(
         PreferenceData.from_tables(answers=file)
     call = re.search(r"table\.melt.*(?= is for cells)", str(caught.value))
     assert call and read(eval(call[0], {"table": pd.read_csv(file)})) == parsed(answers)
+
+
+def test_columns_of_the_same_name_in_a_file_are_told_apart_by_their_number(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("Visitor,G,Home,G\na,2,b,1\nb,0,c,0\nc,1,a,3\n")
+    with pytest.raises(DataError, match="'G' is of 'Visitor'") as caught:
+        PreferenceData.from_tables(answers=file)
+    columns = ast.literal_eval(next(SPOKEN(str(caught.value)))[1])
+    assert columns["second_score"] == "G (column 4)"
+    assert read(read_table(file, repeats=True), columns=columns) == parsed("a>b; b=c; a>c")
+
+
+def test_games_in_pgn_are_refused_with_the_line_that_makes_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    games = ("Ann", "Bo", "1-0"), ("Bo", "Cy", "1/2-1/2"), ("Cy", "Ann", "0-1")
+    tags = (
+        '[Event "x"]\n[White "{}"]\n[WhiteElo "2000"]\n[Black "{}"]\n[Result "{}"]\n\n1. e4 e5\n\n'
+    )
+    file = tmp_path / "games.pgn"
+    file.write_text("".join(tags.format(*game) for game in games))
+    with pytest.raises(DataError, match="games of chess in PGN") as caught:
+        PreferenceData.from_tables(answers=file)
+    monkeypatch.chdir(tmp_path)
+    eval(str(caught.value).partition("is written by ")[2], {"pandas": pd, "pathlib": pathlib})
+    assert read(pd.read_csv("games.csv")) == parsed("Ann>Bo; Bo=Cy; Ann>Cy")
+
+
+def test_an_equals_sign_that_may_be_a_part_of_labels_is_a_second_reading() -> None:
+    table = frame("ballot\na > b = c > d\nd > b = c > a", typed=True)
+    with pytest.raises(DataError, match="several ways: .*in which = is a tie; or the orders"):
+        read(table)
+
+
+def test_one_order_alone_is_refused_with_the_list_that_it_lacks() -> None:
+    table = frame("item,place\na,1\nb,2\nc,2", typed=True)
+    with pytest.raises(DataError, match=r"one order: table.assign\(list=1\)"):
+        read(table)
+    assert read(table.assign(list=1)) == parsed("a>b=c")
+
+
+def test_results_in_texts_and_numbers_are_read() -> None:
+    table = pd.DataFrame({"first": ["a", "b"], "second": ["b", "c"], "result": ["½", 1]})
+    assert read(table) == parsed("a=b; b>c")
 
 
 def test_texts_with_commas_are_no_orders() -> None:
