@@ -214,7 +214,7 @@ def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) 
     sheet.table.check_marks(sheet.table.frame[placing.column])
     called = {"place": sheet.table.called(placing.column), "list": sheet.table.called(key[0])}
     read = sheet.table.without([placing.column, *key]).rename({item: "item"})
-    lists = [*map(" / ".join, zip(*map(sheet.cells, key), strict=True))]
+    lists = [*map(" / ".join, sheet.rows(key))]
     read = replace(read.assign(list=lists), given={**read.given, **called})
     return placed(sheet, read, placing.places)
 
@@ -282,9 +282,10 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         given = _given(cells)
         return are_numbers(given, whole=True) and {*map(int, given)} == {*range(1, len(given) + 1)}
 
-    def complete(cells: Sequence[str]) -> bool:
-        marked = {*_given(cells)} == {"-1", "0", "1"}
-        return ranked(cells) or (marked and cells.count("-1") == cells.count("1") == 1)
+    def complete(cells: Collection[str]) -> bool:
+        given = _given(cells)
+        marked = {*given} == {"-1", "0", "1"} and given.count("-1") == given.count("1") == 1
+        return ranked(cells) or marked
 
     def fits(cells: Collection[str]) -> bool:
         return len(_given(cells)) > 1 and (ranked(cells) if by_rank else are_numbers(cells))
@@ -303,12 +304,12 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
     for more in (more for few in range(4) for more in combinations(doubtful, few)):
         columns = [column for column in free if column in (*ranks, *more)]
-        if len(columns) > 2 and all(map(complete, zip(*map(sheet.cells, columns), strict=True))):
+        if len(columns) > 2 and all(map(complete, sheet.rows(columns))):
             ranks = columns
             break
     named = [column for column in sheet.columns if column not in ranks]
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
-    sure = by_column or all(map(complete, zip(*map(sheet.cells, ranks), strict=True)))
+    sure = by_column or all(map(complete, sheet.rows(ranks)))
     few = len(ranks) < 3 or size < 2 or (len(named) > 1 + len(sheet.columns) // 4 and not sure)
     if few or (sheet.better and "score" in sheet.named):
         return
@@ -322,7 +323,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
     ]
     labels.sort(key=lambda column: is_numeric(sheet.cells(column)))  # names before numbers
-    if not by_column and all(map(fits, zip(*map(sheet.cells, ranks), strict=True))):
+    if not by_column and all(map(fits, sheet.rows(ranks))):
         values = np.array([[*map(seconds, sheet.cells(column))] for column in ranks])
         odd = [
             column
@@ -335,7 +336,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
-    if "list" in named or any(frozenset() < sheet.noun(column) <= EVENTS for column in named):
+    if "list" in named or any(sheet.is_named(column, EVENTS) for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}{best}"
@@ -359,7 +360,7 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     """
     for column in columns if sheet.better else ():
         sheet.table.check_marks(sheet.table.frame[column])
-    cells = np.array([*map(sheet.cells, columns)], dtype=object).T
+    cells = sheet.rows(columns)
     empty, notes = cells == "", list[str]()
     if are == "place" and more is None:
         blank = np.isin([[cell.lower() for cell in row] for row in cells], [*NO_ITEM])
@@ -396,6 +397,8 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
             items, tied = parts.iloc[:, ::2], (parts.iloc[:, 1::2] == "=").to_numpy()
             if not items.stack().duplicated().any() or (mark != between and not tied.any()):
                 continue  # these are no items, or no ties
+            if mark != between and items.isin([""]).to_numpy().any():
+                break  # such as a >= b
             ties = np.pad(tied, ((0, 0), (0, 1))) | np.pad(tied, ((0, 0), (1, 0)))
             places = 1 + np.pad(~tied, ((0, 0), (1, 0))).cumsum(axis=1)
             items = items.set_axis([f"place {place}" for place in range(items.shape[1])], axis=1)
@@ -430,7 +433,7 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
 
 def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Table:
     """Return orders of what was shown: best 1, worst 3, all others 2."""
-    labels = np.array([*map(sheet.cells, columns)], dtype=object).T
+    labels = sheet.rows(columns)
     spots = np.array([sheet.words(column)[-1] for column in columns])
     table, places = sheet.table, np.full(labels.shape, 2)
     for place, column in zip((1, 3), ends, strict=True):

@@ -75,9 +75,10 @@ _THIRD = {"2": "3", "b": "c", "second": "third"}
 _TIE_OR_VOID = (
     " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
 )
-# What parts the names of the two sides in a cell, and in the name of a column.
-_IN_CELL = re.compile(r"(?i)[\s_]+(?:vs?\.?|versus|gegen|contre|contra|x|[-–—])[\s_]+").split
-_IN_NAME = re.compile(r"(?i)[\s_.-]+(?:vs?|versus|or)[\s_.-]+").split
+# What parts the names of the two sides in a cell, or in the name of a column.
+_VERSUS = re.compile(
+    r"(?i)(?:\s+|[._-]+)(?:vs?\.?|versus|or|gegen|contre|contra)(?:\s+|[._-]+)|\s+[x–—-]\s+"
+).split
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
@@ -125,7 +126,7 @@ def side_pairs(
         apart = [ends for ends in zip(left, right, strict=False) if ends[0] != ends[1]]
         if len(left) == len(right) and len(apart) == 1 and apart[0] in sides:
             rest = frozenset(left) - {apart[0][0]}
-            numeric = is_numeric([*sheet.cells(first), *sheet.cells(second)])
+            numeric = is_numeric(sheet.rows((first, second)).ravel())
             yield Pair(first, second, rest, apart[0], apart[0] in DECIDED, numeric)
 
 
@@ -135,7 +136,7 @@ def repeated(sheet: Sheet) -> Iterator[Pair]:
     for first, second in permutations(sheet.columns, 2):
         again = rf"{re.escape(called[first])}(\.1| \(column \d+\))"
         if re.fullmatch(again, called[second]):
-            numeric = is_numeric([*sheet.cells(first), *sheet.cells(second)])
+            numeric = is_numeric(sheet.rows((first, second)).ravel())
             yield Pair(first, second, frozenset(sheet.words(first)), ("", ""), False, numeric)
 
 
@@ -144,7 +145,7 @@ def _candidates(sheet: Sheet) -> list[Pair]:
     known = next((ends for ends in (_PAIR, _DECIDED) if {*ends} <= {*sheet.columns}), ())
     pairs = list(side_pairs(sheet, DECIDED + SIDES, known or sheet.columns))
     if known:
-        decided, cells = known == _DECIDED, np.concatenate([*map(sheet.cells, known)])
+        decided, cells = known == _DECIDED, sheet.rows(known).ravel()
         marker = pairs[0].marker if pairs else known
         pairs = [Pair(*known, frozenset(), marker, decided, is_numeric(cells))]
     names = {*map(sheet.words, sheet.columns)}
@@ -162,8 +163,7 @@ def _candidates(sheet: Sheet) -> list[Pair]:
         and (pair.decided or "loser" not in sheet.named)
         and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
-        and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
-        <= _SPOILED
+        and np.mean([a == b != "" for a, b in sheet.rows(pair[:2])]) <= _SPOILED
     ]
 
 
@@ -210,35 +210,31 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
 
 def versus(sheet: Sheet) -> Iterator[Reading]:
     """Read pairs whose two sides are in a cell, such as A vs. B, or in the name of a column."""
-    table, size, parted = sheet.table, len(sheet.table.frame), list[tuple[str, Table]]()
+    table, size = sheet.table, len(sheet.table.frame)
     if {*_PAIR} & {*sheet.columns}:
         return
+    parted = list[tuple[str, Table, list[list[str]]]]()
+    named: dict[Any, list[str]] = {}
+    answers: dict[Any, list[str]] = {}
     for column in sheet.columns:
-        sides = [_IN_CELL(cell) for cell in sheet.cells(column)]
-        if {*map(len, sides)} == {2}:
-            first, second = map(list, zip(*sides, strict=True))
-            if {*first} & {*second} and not is_numeric(first + second):
-                read = table.without([column]).assign(first=first, second=second)
-                parted.append((f"{column!r}", read))
-    labels: dict[tuple[str, ...], Any] = {
-        words(cell): cell for column in sheet.columns for cell in sheet.cells(column)
-    }
-    named: dict[Any, list[Any]] = {}
-    for column in sheet.columns:
-        names = {words(name): name for name in _IN_NAME(str(table.called(column)).strip(" ?"))}
-        cells = {*sheet.cells(column)}
-        others = {cell for cell in cells if words(cell) not in names}
-        if len(names) == 2 and others < cells and np.inf not in map(_common, map(plain, others)):
-            named[column] = [labels.get(key, name) for key, name in names.items()]
+        cells, name = sheet.cells(column), str(table.called(column)).strip(" ?")
+        sides = [_VERSUS(cell) for cell in cells]
+        if {*map(len, sides)} == {2} and {*next(zip(*sides, strict=True))} & {s for _, s in sides}:
+            parted.append((repr(column), table.without([column]), sides))
+        labels = {words(label): label for label in _VERSUS(name)}
+        others = {plain(cell) for cell in cells if words(cell) not in labels}
+        if len(labels) == 2 and len(others) < len({*cells}) and np.inf not in map(_common, others):
+            named[column] = [*labels.values()]
+            answers[column] = [labels.get(words(cell), cell) for cell in cells]
     if named and "winner" not in sheet.columns:
-        ends = np.tile(np.array([*named.values()], dtype=object).T, size)
-        answers = np.array([*map(sheet.cells, named)]).T.ravel()
         read = table.without(named).take(np.repeat(np.arange(size), len(named)))
-        read = read.assign(
-            first=ends[0], second=ends[1], winner=[labels[words(cell)] for cell in answers]
-        )
-        parted.append((listed(named), read))
-    for column, read in parted:
+        read = read.assign(winner=[*chain(*zip(*answers.values(), strict=True))])
+        parted.append((listed(named), read, [*named.values()] * size))
+    for column, read, sides in parted:
+        first, second = map(list, zip(*sides, strict=True))
+        if is_numeric(first + second):
+            continue
+        read = read.assign(first=first, second=second)
         read = replace(read, given={**read.given, **dict.fromkeys(_PAIR, column)})
         for reading in pairs(replace(sheet, table=read)):
             columns = {ours: name for ours, name in reading.columns.items() if ours not in _PAIR}
@@ -253,7 +249,7 @@ def _decided(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
         what += f", and ties or void answers by {listed(marking)}"
     yield Outcome(what, np.ones(len(sheet.table.frame)), (), columns)
     scores = [name for name in sheet.columns if {*sheet.words(name)} & BESIDE_LOSER]
-    others = chain(_read(sheet, pair, scores, 1), _goals(sheet, DECIDED))
+    others = chain(_read(sheet, pair, scores, 1), _goals(sheet, pair, DECIDED))
     for outcome in () if sheet.named & {*_DECIDED} else others:
         least = np.min(outcome.codes, where=np.isfinite(outcome.codes), initial=1)
         # The points of a winner may be those of a ranking, but not if none are below the loser's.
@@ -273,7 +269,7 @@ def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
     exact, similar, others = named_outcomes(sheet, pair)
     read = partial(_read, sheet, pair)
     stated = pair.doubtful or {"winner", "result"} & sheet.named
-    goals = [] if stated else [*_goals(sheet)]
+    goals = [] if stated else [*_goals(sheet, pair, SIDES + _GOALS)]
     outcomes = [*read(exact, 1 if pair.doubtful else 2)]
     outcomes += [*read(similar, 1)] if goals and not exact else []
     outcomes += goals
@@ -463,22 +459,23 @@ def _margins(cells: Iterable[str]) -> Floats:
     return np.where(np.isnan(margins), np.inf, margins)
 
 
-def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) -> Iterator[Outcome]:
+def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
     """Read the outcome from the goals or points of the two sides, told apart by ``markers``."""
     sides = [
-        side[:2]
+        (side[:2], side.marker == pair.marker)
         for side in side_pairs(sheet, markers, sheet.columns)
         if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
     if sheet.named & {*_SCORES}:
-        sides = [_SCORES] if {*_SCORES} <= sheet.named else []
+        sides = [(_SCORES, True)] if {*_SCORES} <= sheet.named else []
     before: Any = np.nan
-    for ends in sides:
+    for ends, sure in sides:
         cells = [*map(sheet.cells, ends)]
         if all(map(is_numeric, cells)):
             first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
             # Numbers of a result may be places; those that add up to 1 are not.
-            if {"result", "res"} & {*sheet.words(ends[0])} and np.any(first + second != 1):
+            sure &= bool((first + second == 1).all()) or ends == _SCORES
+            if {"result", "res"} & {*sheet.words(ends[0])} and not sure:
                 continue
             for end in ends:
                 sheet.table.check_marks(sheet.table.frame[end])

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -336,6 +336,14 @@ class Sheet:
             texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
             self._cells[column] = texts[codes]
         return self._cells[column]
+
+    def rows(self, columns: Iterable[Any]) -> NDArray[Any]:
+        """Return the cells of some columns as text, shape (n, k)."""
+        return np.array([*map(self.cells, columns)], dtype=object).T
+
+    def is_named(self, column: Any, words: frozenset[str]) -> bool:
+        """Tell whether the name of a column has these words alone, beside those for numbers."""
+        return frozenset() < self.noun(column) <= words
 
 
 def _text(cell: Any) -> str:

@@ -30,6 +30,7 @@ from relpref.data.pair_readings import (
     repeated,
     says_more,
     share_labels,
+    side_pairs,
     tried_outcomes,
     versus,
 )
@@ -42,6 +43,7 @@ from relpref.data.readings import (
     OUTCOMES,
     RATERS,
     SCORES,
+    SIDES,
     Reading,
     Sheet,
     is_numeric,
@@ -151,8 +153,7 @@ def _is_ours(sheet: Sheet) -> bool:
         plain = re.compile(_PLAIN[outcome]).fullmatch
         ours = outcome not in sheet.named and all(map(plain, {*cells}))
     elif outcome == "winner":
-        rows = zip(*map(sheet.cells, ends), strict=True)
-        ours = all(map(contains, (("", *row) for row in rows), cells))
+        ours = all(map(contains, (("", *row) for row in sheet.rows(ends)), cells))
     else:
         ours = outcome != "loser" or not says_more(sheet)
     # Scores may say something else, and winners called 1 and 2 may be labels or sides.
@@ -160,16 +161,11 @@ def _is_ours(sheet: Sheet) -> bool:
     return ours and (plainly or outcome not in _OF_PAIRS or len([*pairs(sheet)]) < 2)
 
 
-def _with_names(sheet: Sheet, columns: Mapping[str, Any]) -> Sheet:
-    """Return a table as if the user had named these columns."""
-    named = (sheet.named - {*columns.values()}) | {*columns}
-    return replace(sheet, table=renamed(sheet.table, columns), named=named)
-
-
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
     """Tell whether a table is read, as ``like`` where given, if columns have these names."""
+    named = (sheet.named - {*columns.values()}) | {*columns}
     try:
-        readings = _readings(_with_names(sheet, columns))
+        readings = _readings(replace(sheet, table=renamed(sheet.table, columns), named=named))
         tables = [like or readings[0].table(), readings[0].table()]
     except (DataError, IndexError):
         return False
@@ -215,74 +211,23 @@ def _remedy(sheet: Sheet) -> str:
         )
     if {"first", "second"} & {*sheet.columns}:
         return ""  # a missing column or a wrong cell, which is refused by its place
-    likely, again = label_pairs(sheet), [*repeated(sheet)]
-    goals: list[Any] = [pair[:2] for pair in again if pair.rest <= GOALS]
-    again = [pair for pair in again if share_labels(sheet, pair) and not pair.numeric]
-    for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
-        # The first of two columns of the same name is most likely of the side that is first.
-        first, second = sorted(pair[:2], key=sheet.columns.index)
-        columns = {"first": first, "second": second, **dict(zip(ASIDE[1:3], more, strict=False))}
-        if _works(sheet, columns):
-            called = [*map(table.called, (first, second, *more))]
-            what = "{!r} and {!r} hold the two sides"
-            what = "{2!r} is of {0!r} and {3!r} is of {1!r}" if more else what
-            return f": if {what.format(*called)}: {_option(sheet, columns)}"
-    for pair in likely:
-        if pair.doubtful or {"winner", "loser"} & sheet.named:
-            continue
-        if pair.decided:
-            option = _option(sheet, dict(zip(("winner", "loser"), pair[:2], strict=True)))
-            return (
-                f": {pair.first!r} and {pair.second!r} share no label, so the second may hold "
-                f"other texts; if both hold items: {option}"
-            )
-        sides = f": {pair.first!r} and {pair.second!r} hold the two sides of each row"
-        exact, similar, _ = named_outcomes(sheet, pair)
-        for column, name in product((*exact, *similar), ("result", "winner")):
-            columns = {"first": pair.first, "second": pair.second, name: column}
-            if not _works(sheet, columns):
-                continue
-            what, option = "who was preferred (0 and false are no tie)", _option(sheet, columns)
-            if any(cell.startswith("-") for cell in sheet.cells(column)):
-                what = "how strongly one is preferred"
-                turned = _option(sheet, {**columns, "first": pair.second, "second": pair.first})
-                option += f" if numbers above 0 are for {pair.first!r}, and else {turned}"
-            return f"{sides}; if {column!r} says {what}: {option}"
-        for column in exact:
-            ways = tried_outcomes(sheet, pair, column, 2 - pair.doubtful)
-            row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
-            return (
-                f"{table.cell(column)(row).removeprefix(table.name)}: {sheet.cells(column)[row]!r} "
-                "is neither a label of its row, nor a word for a side or a tie, nor a result such "
-                "as 2:1; correct the cell, or drop the row"
-            )
-        if share_labels(sheet, pair):
-            option = _option(sheet, dict(zip(("winner", "loser"), pair[:2], strict=True)))
-            return (
-                f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
-                f"results such as 2:1; if it is always {pair.first!r}: {option}; otherwise add the "
-                f"column 'winner' with {pair.first!r} or {pair.second!r} in each row"
-            )
-    for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
-        columns, parts = {"first": first, "second": second, "winner": outcome}, sheet.words(outcome)
-        if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
-            continue
-        rows = zip(sheet.cells(first), sheet.cells(second), strict=True)
-        if all(map(contains, rows, sheet.cells(outcome))) and _works(sheet, columns):
-            return (
-                f": every {outcome} is in {first!r} or {second!r}; say that these two were "
-                f"compared: {_option(sheet, columns)}"
+    for clauses in _namings(sheet):
+        if all(not columns or _works(sheet, columns) for columns, _ in clauses):
+            return ", ".join(
+                f"{text}: {_option(sheet, columns)}" if columns else text
+                for columns, text in clauses
             )
     scored = _readings(replace(sheet, better="high"))
-    if len(scored) == 1 and any(frozenset() < sheet.noun(name) <= EVENTS for name in sheet.columns):
+    if len(scored) == 1 and any(sheet.is_named(name, EVENTS) for name in sheet.columns):
         return (
-            f": the table may be {scored[0].description.replace(_HIGH, '')}; say better='low' "
-            "(--better low) if the lowest is the best, or better='high' (--better high)"
+            f": the table may be {scored[0].description.replace(_HIGH, '')}; say "
+            "better='low' (--better low) if the lowest is the best, or better='high' (--better "
+            "high)"
         )
-    if told := _points(sheet):
-        return told
+    if points := _points(sheet):
+        return points
     marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
-    marked = map(Counter, zip(*map(sheet.cells, marks), strict=True))
+    marked: Any = map(Counter, sheet.rows(marks))
     once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
     if once and _readings(replace(sheet, better="high")):
         return (
@@ -293,8 +238,69 @@ def _remedy(sheet: Sheet) -> str:
     ours = {*sheet.columns} & {name for form in FORMS for name in form.columns}
     if ours:
         return _alone(sheet) if ours <= terms("item, choice, chosen, result") else ""
-    told = _crossed(sheet) or _unnamed(sheet) or _alone(sheet)
-    return told or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    remedy = _crossed(sheet) or _unnamed(sheet) or _alone(sheet)
+    return remedy or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+
+
+def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
+    """Yield names of columns by which a table may be read, each with what it would mean.
+
+    A cell that cannot be read is without such names.
+    """
+    likely, again = label_pairs(sheet), [*repeated(sheet)]
+    numbers = [pair for pair in side_pairs(sheet, SIDES, sheet.columns) if pair.numeric]
+    goals: list[Any] = [pair[:2] for pair in again + numbers if pair.rest <= GOALS]
+    again = [pair for pair in again if share_labels(sheet, pair) and not pair.numeric]
+    for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
+        # The first of two columns of the same name is most likely of the side that is first.
+        ends = (*sorted(pair[:2], key=sheet.columns.index), *more)
+        what = "{!r} and {!r} are the sides"
+        what = "{2!r} is of {0!r} and {3!r} of {1!r}, and the higher wins" if more else what
+        columns = dict(zip(("first", "second", *ASIDE[1:3]), ends, strict=False))
+        yield [(columns, f": if {what.format(*map(sheet.table.called, ends))}")]
+    for pair in likely:
+        if pair.doubtful or {"winner", "loser"} & sheet.named:
+            continue
+        first, second, *_ = pair
+        always, sides = {"winner": first, "loser": second}, f": {first!r} and {second!r} "
+        if pair.decided:
+            what = "share no label, so the second may hold other texts; if both hold items"
+            yield [(always, sides + what)]
+            continue
+        sides += "hold the two sides of each row"
+        exact, similar, _ = named_outcomes(sheet, pair)
+        for column, name in product((*exact, *similar), ("result", "winner")):
+            columns = {"first": first, "second": second, name: column}
+            what = f"{sides}; if {column!r} says "
+            if any(cell.startswith("-") for cell in sheet.cells(column)):
+                what += f"how strongly one is preferred, and numbers above 0 are for {first!r}"
+                turned = {**columns, "first": second, "second": first}
+                yield [(columns, what), (turned, "and else")]
+            else:
+                yield [(columns, f"{what}who was preferred (0 and false are no tie)")]
+        for column in exact:
+            ways = tried_outcomes(sheet, pair, column, 2 - pair.doubtful)
+            row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
+            what = (
+                f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
+                f"{sheet.cells(column)[row]!r} is neither a label of its row, nor a word for a "
+                "side or a tie, nor a result such as 2:1; correct the cell, or drop the row"
+            )
+            yield [({}, what)]
+        if share_labels(sheet, pair):
+            what = (
+                f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
+                f"results such as 2:1; add the column 'winner' with {first!r} or {second!r} in "
+                f"each row, or, if it is always {first!r}"
+            )
+            yield [(always, what)]
+    for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
+        parts = sheet.words(outcome)
+        if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
+            continue
+        if all(map(contains, sheet.rows((first, second)), sheet.cells(outcome))):
+            what = f": every {outcome} is in {first!r} or {second!r}; say that these were compared"
+            yield [({"first": first, "second": second, "winner": outcome}, what)]
 
 
 def _points(sheet: Sheet) -> str:
@@ -304,13 +310,14 @@ def _points(sheet: Sheet) -> str:
     for giver, item, score in permutations(columns, 3):
         labels = {*sheet.cells(giver)} & {*sheet.cells(item)}
         if {*sheet.words(score)} & SCORES and labels and not is_numeric(labels):
-            for names in ({"list": giver, "item": item, "score": score}, {"item": item}):
-                if _works(ranked, names):
-                    what = _readings(_with_names(ranked, names))[0].description
-                    ways[what.replace(_HIGH, "")] = _option(sheet, names)
-                    break
-    better = "and better='high' (--better high; or low, if the lowest is the best)"
-    either = "; or ".join(f"{what}: {option} {better}" for what, option in ways.items())
+            likely = {"list": giver, "item": item, "score": score}, {"item": item}
+            if names := next((names for names in likely if _works(ranked, names)), None):
+                what = f"orders by {score!r} of {item!r} in each {giver!r}"
+                ways.setdefault(_option(sheet, names), what)
+    either = "; or ".join(
+        f"{what}: {option} and better='high' (--better high; or low, if the lowest is the best)"
+        for option, what in ways.items()
+    )
     return either and f": the table may be {either}"
 
 
@@ -337,7 +344,7 @@ def _crossed(sheet: Sheet) -> str:
     items = [name for name in others if name in sheet.cells(label)]
     if len(items) < max(2, len({*sheet.cells(label)})):
         return ""
-    name, cells = label or "Unnamed: 0", np.concatenate([*map(sheet.cells, items)])
+    name, cells = label or "Unnamed: 0", sheet.rows(items).ravel()
     of_items = "" if items == others else f"{items!r}, "
     melt = f": {label!r} and other columns name the same items; table.melt({name!r}, {of_items}"
     if is_numeric(cells):
@@ -353,7 +360,7 @@ def _crossed(sheet: Sheet) -> str:
 
 def _unnamed(sheet: Sheet) -> str:
     """Say that there is no row of names, where the first row is like others, and name columns."""
-    below = {cell for column in sheet.columns for cell in sheet.cells(column)}
+    below = {*sheet.rows(sheet.columns).ravel()}
     first = [str(name) for name in sheet.columns if name in below and not is_numeric([name])]
     for form, more in product(_NAMES if first else (), range(len(sheet.columns))):
         names = [f"column {at + 1}" for at, _ in enumerate(sheet.columns)]
@@ -374,18 +381,22 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
     """Yield notes on columns that could be used: who answered, which side has an advantage."""
     sheet = Sheet(read)
     columns, called = sheet.columns, read.called
-    for column in () if "rater" in columns else columns:
-        lists = read.frame["list"] if "list" in columns else read.frame.index
-        alike = (read.frame[column].groupby(lists).nunique() == 1).all()
-        if frozenset() < sheet.noun(column) <= RATERS and alike and not read.blank(column).any():
-            option = column_option({"rater": called(column)})
-            yield f"{called(column)!r} may say who answered: {option} uses it"
-    for column in () if "count" in columns else columns:
-        if " ".join(sheet.words(column)) in COUNTS:
-            cells = {*sheet.cells(column)}
-            if cells != {"1"} and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells):
-                option = column_option({"count": called(column)})
-                yield f"{called(column)!r} may count equal answers: {option} uses it"
+    lists = read.frame["list"] if "list" in columns else read.frame.index
+    for column in columns:
+        cells, name = {*sheet.cells(column)}, called(column)
+        uses = {
+            "rater": sheet.is_named(column, RATERS)
+            and (read.frame[column].groupby(lists).nunique() == 1).all()
+            and not read.blank(column).any(),
+            "count": " ".join(sheet.words(column)) in COUNTS
+            and cells != {"1"}
+            and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells),
+        }
+        for use, what in (("rater", "say who answered"), ("count", "count equal answers")):
+            if uses[use] and use not in columns:
+                yield f"{name!r} may {what}: {column_option({use: name})} uses it"
+        if "neutral" in sheet.words(column) and "home" in columns:
+            yield f"{name!r} is not used; leave 'home' blank where neither side is at home"
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():
         if name not in columns and favored & {*sheet.words("first")} - {*sheet.words("second")}:
             option = column_option({name: called("first")})
@@ -393,9 +404,3 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
                 call, command = option.split(" (--")
                 option = f"{call}, covariates=[{name!r}] (--{command[:-1]} --covariates {name})"
             yield f"{option} estimates the advantage of the side in {called('first')!r}"
-    for column in columns:
-        if "neutral" in sheet.words(column) and "home" in columns:
-            yield (
-                f"{called(column)!r} is not used; leave 'home' blank in the rows where neither "
-                "side is at home"
-            )

@@ -133,6 +133,7 @@ Bonn,2,b,68""",
     "losses by epoch": "step,loss vs epoch\n1,0.5\n2,0.4",
     "a pair in cells and no answer": "match,referee\na vs b,Smith\nb vs c,Jones\nc vs a,Smith",
     "two shown and the best alone": "task,item,most,least\n1,x,1,0\n1,y,1,1\n2,x,0,1\n2,y,1,0",
+    "at least as good": "ballot\na >= b > c\nc > b >= a",
     "levels of attributes": "ballot\nsize=L > color=red\ncolor=red > size=L",
 }
 SPOKEN = re.compile(
@@ -239,12 +240,12 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ("a,b,winner\nx,y,x\ny,z,?!\nz,x,z", "row 1 .*'winner': '\\?!' is neither a label", []),
         (
             "team1,team2,toss_winner\na,b,a\nb,c,c",
-            "no column says who was preferred.*always 'team1'.*add the column 'winner'",
+            "no column says who was preferred.*add the column 'winner'.*always 'team1'",
             ["a>b; b>c"],
         ),
         (
             "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
-            "how strongly one is preferred.*above 0 are for 'item_a', and else",
+            "how strongly one is preferred.*above 0 are for 'item_a'.*, and else",
             ["b>a; b>c; c>a", "a>b; c>b; a>c"],
         ),
         (
@@ -300,22 +301,27 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ),
         (
             "Date,Visitor,G,Home,G.1\n1,a,2,b,1\n2,b,0,c,0\n3,c,1,a,3",
-            "'G' is of 'Visitor' and 'G.1' is of 'Home'",
+            "'G' is of 'Visitor' and 'G.1' of 'Home'",
             ["a>b; b=c; a>c"],
         ),
         (
             "White,Black,Res,Res.1\na,b,1,0\nb,c,0.5,0.5\nc,a,0,1",
-            "'Res' is of 'White' and 'Res.1' is of 'Black'",
+            "'Res' is of 'White' and 'Res.1' of 'Black'",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "Black,White,Res1,Res2\na,b,1,0\nb,c,0.5,0.5\nc,a,0,1",
+            "'Res1' is of 'Black' and 'Res2' of 'White', and the higher wins",
             ["a>b; b=c; a>c"],
         ),
         (
             "Team,Score,Team.1,Score.1\na,2,b,1\nb,0,c,0\nc,1,a,3",
-            "'Score' is of 'Team' and 'Score.1' is of 'Team.1'",
+            "'Score' is of 'Team' and 'Score.1' of 'Team.1'",
             ["a>b; b=c; a>c"],
         ),
         (
             "Team,Team.1,Result\na,b,2:1\nb,c,0:0\nc,a,1:3",
-            "'Team' and 'Team.1' hold the two sides",
+            "'Team' and 'Team.1' are the sides",
             ["a>b; b=c; a>c"],
         ),
         (
