@@ -15,6 +15,7 @@ from relpref.data.readings import (
     BEST,
     CHOSEN,
     EVENTS,
+    EXTREMES,
     FALSE,
     ITEMS,
     LAST,
@@ -37,8 +38,7 @@ from relpref.data.readings import (
 from relpref.data.tables import Table
 
 _MOST_EVENTS = 6  # columns that may name an event together
-_ENDS = BEST - {"b"}, WORST - {"w"}
-_MARKS = dict.fromkeys(_ENDS[0], "1") | dict.fromkeys(_ENDS[1], "-1")
+_MARKS = dict.fromkeys(EXTREMES[0], "1") | dict.fromkeys(EXTREMES[1], "-1")
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 
 
@@ -94,7 +94,7 @@ def _with_one_mark(sheet: Sheet) -> Sheet:
         for column in sheet.columns
         if {*(lower := [cell.lower() for cell in sheet.cells(column)])} <= TRUE | FALSE
     }
-    best, worst = ([name for name in truths if {*sheet.words(name)} & ends] for ends in _ENDS)
+    best, worst = ([name for name in truths if {*sheet.words(name)} & ends] for ends in EXTREMES)
     if len(best) != 1 or len(worst) != 1:
         return sheet
     marks = truths[best[0]] * 1 - truths[worst[0]]
@@ -390,7 +390,12 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
     for column in sheet.columns:
         cells = pd.Series(sheet.cells(column), sheet.table.frame.index)
         marks = ">,;" if {*sheet.words(column)} & ORDERS else ">"
-        mark = next((mark for mark in marks if cells.str.contains(mark).all()), None)
+        parting = (
+            mark
+            for mark in marks
+            if cells.str.contains(mark).any() and cells.str.contains(f"[{mark}=]").all()
+        )
+        mark = next(parting, None)
         # An equals sign may be a part of labels, unless a label beside one is elsewhere alone.
         for between in (f"{mark}=", mark) if mark else ():
             parts = cells.str.split(rf"\s*([{between}])\s*", expand=True)

@@ -25,6 +25,7 @@ from relpref.data.readings import (
     FALSE,
     GOALS,
     ITEMS,
+    NOT_ITEMS,
     NOT_LABELS,
     NOT_OUTCOMES,
     NUMBERS,
@@ -219,7 +220,12 @@ def versus(sheet: Sheet) -> Iterator[Reading]:
     for column in sheet.columns:
         cells, name = sheet.cells(column), str(table.called(column)).strip(" ?")
         sides = [_VERSUS(cell) for cell in cells]
-        if {*map(len, sides)} == {2} and {*next(zip(*sides, strict=True))} & {s for _, s in sides}:
+        period = {*sheet.words(column)} & (NOT_ITEMS | {"week", "season", "period"})
+        if (
+            not period
+            and {*map(len, sides)} == {2}
+            and {*next(zip(*sides, strict=True))} & {s for _, s in sides}
+        ):
             parted.append((repr(column), table.without([column]), sides))
         labels = {words(label): label for label in _VERSUS(name)}
         others = {plain(cell) for cell in cells if words(cell) not in labels}

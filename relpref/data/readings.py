@@ -230,6 +230,7 @@ BEST = terms("best, b, most, beste, bester, bestes, meilleur, meilleure, mejor, 
 WORST = terms(
     "worst, w, least, schlechteste, schlechtester, schlechtestes, pire, peor, peggiore, pior"
 )
+EXTREMES = BEST - {"b"}, WORST - {"w"}
 # Places by the words for them, and the words beside a place in the name of a column.
 RANKS = {
     word: rank
@@ -332,7 +333,10 @@ class Sheet:
     def cells(self, column: Any) -> NDArray[Any]:
         """Return the cells as text: no blanks around, whole numbers without decimals."""
         if column not in self._cells:
-            codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
+            try:
+                codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
+            except TypeError:  # lists, which are neither labels nor answers
+                return np.full(len(self.table.frame), "", dtype=object)
             texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
             self._cells[column] = texts[codes]
         return self._cells[column]

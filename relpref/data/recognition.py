@@ -39,6 +39,7 @@ from relpref.data.readings import (
     COUNTS,
     DOUBTFUL,
     EVENTS,
+    EXTREMES,
     GOALS,
     OUTCOMES,
     RATERS,
@@ -203,7 +204,8 @@ def _remedy(sheet: Sheet) -> str:
             "columns hold these; name them, as in columns={'list': 'race', 'item': 'name', "
             "'score': 'time'}"
         )
-    if {"best", "worst"} <= {*sheet.columns}:
+    called = {" ".join(sheet.words(name)) for name in sheet.columns}
+    if all(ends & called for ends in EXTREMES):
         return (
             ": there is no column 'item_1'; name the columns of what was shown item_1, item_2, "
             "...; where each item has a row, mark one as the best and another as the worst in each "
@@ -383,17 +385,19 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
     columns, called = sheet.columns, read.called
     lists = read.frame["list"] if "list" in columns else read.frame.index
     for column in columns:
-        cells, name = {*sheet.cells(column)}, called(column)
+        name = called(column)
         uses = {
-            "rater": sheet.is_named(column, RATERS)
+            "rater": "rater" not in columns
+            and sheet.is_named(column, RATERS)
             and (read.frame[column].groupby(lists).nunique() == 1).all()
             and not read.blank(column).any(),
-            "count": " ".join(sheet.words(column)) in COUNTS
-            and cells != {"1"}
+            "count": "count" not in columns
+            and " ".join(sheet.words(column)) in COUNTS
+            and {*(cells := sheet.cells(column))} != {"1"}
             and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells),
         }
         for use, what in (("rater", "say who answered"), ("count", "count equal answers")):
-            if uses[use] and use not in columns:
+            if uses[use]:
                 yield f"{name!r} may {what}: {column_option({use: name})} uses it"
         if "neutral" in sheet.words(column) and "home" in columns:
             yield f"{name!r} is not used; leave 'home' blank where neither side is at home"

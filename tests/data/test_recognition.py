@@ -134,6 +134,7 @@ Bonn,2,b,68""",
     "a pair in cells and no answer": "match,referee\na vs b,Smith\nb vs c,Jones\nc vs a,Smith",
     "two shown and the best alone": "task,item,most,least\n1,x,1,0\n1,y,1,1\n2,x,0,1\n2,y,1,0",
     "at least as good": "ballot\na >= b > c\nc > b >= a",
+    "weeks": "week,result\nJan - Feb,win\nFeb - Mar,loss",
     "levels of attributes": "ballot\nsize=L > color=red\ncolor=red > size=L",
 }
 SPOKEN = re.compile(
@@ -801,6 +802,11 @@ def test_one_order_alone_is_refused_with_the_list_that_it_lacks() -> None:
 def test_results_in_texts_and_numbers_are_read() -> None:
     table = pd.DataFrame({"first": ["a", "b"], "second": ["b", "c"], "result": ["½", 1]})
     assert read(table) == parsed("a=b; b>c")
+
+
+def test_columns_of_lists_are_not_used() -> None:
+    table = frame("model_a,model_b,winner\nx,y,model_a\ny,z,tie", typed=True)
+    assert read(table.assign(conversation=[[{"role": "user"}], []])) == parsed("x>y; y=z")
 
 
 def test_texts_with_commas_are_no_orders() -> None:
