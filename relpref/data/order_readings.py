@@ -395,24 +395,22 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
             for mark in marks
             if cells.str.contains(mark).any() and cells.str.contains(f"[{mark}=]").all()
         )
-        mark = next(parting, None)
+        if (mark := next(parting, None)) is None:
+            continue
+        blocks = {*cells.str.split(rf"\s*{mark}\s*").explode()}
+        tied = {item for block in blocks if "=" in block for item in re.split(r"\s*=\s*", block)}
+        ways = [f"{mark}="] * bool(tied)
         # An equals sign may be a part of labels, unless a label beside one is elsewhere alone.
-        for between in (f"{mark}=", mark) if mark else ():
+        ways += [mark] * tied.isdisjoint(blocks)
+        for between in ways if "" not in tied else ():
             parts = cells.str.split(rf"\s*([{between}])\s*", expand=True)
-            items, tied = parts.iloc[:, ::2], (parts.iloc[:, 1::2] == "=").to_numpy()
-            if not items.stack().duplicated().any() or (mark != between and not tied.any()):
-                continue  # these are no items, or no ties
-            if mark != between and items.isin([""]).to_numpy().any():
-                break  # such as a >= b
-            ties = np.pad(tied, ((0, 0), (0, 1))) | np.pad(tied, ((0, 0), (1, 0)))
-            places = 1 + np.pad(~tied, ((0, 0), (1, 0))).cumsum(axis=1)
-            items = items.set_axis([f"place {place}" for place in range(items.shape[1])], axis=1)
-            parted = replace(sheet, table=sheet.table.without([column]).assign(**items))
-            what = f"the orders in {column!r}" + ", in which = is a tie" * bool(tied.any())
-            yield Reading(what, partial(_melted, parted, [*items], "place", places))
-            labels = items.to_numpy()
-            if {*labels[ties]} & {*labels[~ties]} - {None}:
-                break
+            items, apart = parts.iloc[:, ::2], (parts.iloc[:, 1::2] != "=").to_numpy()
+            if items.stack().duplicated().any():  # otherwise these are no items
+                places = 1 + np.pad(apart, ((0, 0), (1, 0))).cumsum(axis=1)
+                items = items.add_prefix("place ")
+                parted = replace(sheet, table=sheet.table.without([column]).assign(**items))
+                what = f"the orders in {column!r}" + ", in which = is a tie" * (between != mark)
+                yield Reading(what, partial(_melted, parted, [*items], "place", places))
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
