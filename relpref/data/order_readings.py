@@ -405,7 +405,9 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
         for between in ways if "" not in tied else ():
             parts = cells.str.split(rf"\s*([{between}])\s*", expand=True)
             items, apart = parts.iloc[:, ::2], (parts.iloc[:, 1::2] != "=").to_numpy()
-            if items.stack().duplicated().any():  # otherwise these are no items
+            # Otherwise these are no items, or verdicts on two sides such as A>B and A=B.
+            ordered = items.shape[1] > 2 or cells.str.contains(mark).all()
+            if ordered and items.stack().duplicated().any():
                 places = 1 + np.pad(apart, ((0, 0), (1, 0))).cumsum(axis=1)
                 items = items.add_prefix("place ")
                 parted = replace(sheet, table=sheet.table.without([column]).assign(**items))

@@ -134,6 +134,7 @@ Bonn,2,b,68""",
     "a pair in cells and no answer": "match,referee\na vs b,Smith\nb vs c,Jones\nc vs a,Smith",
     "two shown and the best alone": "task,item,most,least\n1,x,1,0\n1,y,1,1\n2,x,0,1\n2,y,1,0",
     "at least as good": "ballot\na >= b > c\nc > b >= a",
+    "verdicts on a side of another name": "xq,model_b,verdict\nx,y,A>B\ny,z,A=B\nz,x,B>A",
     "weeks": "week,result\nJan - Feb,win\nFeb - Mar,loss",
     "levels of attributes": "ballot\nsize=L > color=red\ncolor=red > size=L",
 }
