@@ -411,8 +411,10 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
                 places = 1 + np.pad(apart, ((0, 0), (1, 0))).cumsum(axis=1)
                 items = items.add_prefix("place ")
                 parted = replace(sheet, table=sheet.table.without([column]).assign(**items))
-                what = f"the orders in {column!r}" + ", in which = is a tie" * (between != mark)
-                yield Reading(what, partial(_melted, parted, [*items], "place", places))
+                what = f"the orders in {sheet.table.called(column)!r}"
+                what += ", in which = is a tie" * (between != mark)
+                reading = partial(_melted, parted, [*items], "place", places)
+                yield Reading(what, reading, {"list": column})
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, permutations
+from itertools import chain, combinations, islice, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import pandas as pd
 
 from relpref.data.arrays import Floats, counted, listed
 from relpref.data.readings import (
+    ADVANTAGE,
     BESIDE,
     BESIDE_LOSER,
     BOTH_BAD,
@@ -30,6 +31,7 @@ from relpref.data.readings import (
     NOT_OUTCOMES,
     NUMBERS,
     OF_SIDES,
+    ORDERED,
     OUTCOMES,
     RESULTS,
     SIDES,
@@ -72,6 +74,8 @@ _GOALS = (
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
 _SCORES = ("first_score", "second_score")
+# Words for the second side that say nothing of which side this is.
+_SECOND = {second for _, second in ORDERED} - {"1"}
 _THIRD = {"2": "3", "b": "c", "second": "third"}
 _TIE_OR_VOID = (
     " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
@@ -101,6 +105,11 @@ class Pair(NamedTuple):
         return self.numeric and (short or not self.rest <= NUMBERS | ITEMS)
 
     @property
+    def ordered(self) -> bool:
+        """Whether the names say which side is the first, and which is the second."""
+        return self.marker in ORDERED or self[:2] == _PAIR
+
+    @property
     def rank(self) -> int:
         """Lower for columns that are more likely to hold the labels."""
         numbers = self.rest & NUMBERS - {"name", "title"} or self.numeric
@@ -115,6 +124,7 @@ class Outcome(NamedTuple):
     used: tuple[Any, ...]  # the columns that hold it
     columns: Mapping[str, Any]  # these, by the names used here
     counts: Any = None  # how often the first won, the second won, and neither did, in each row
+    unlikely: bool = False  # whether it is one only where another outcome says the same
 
 
 def side_pairs(
@@ -209,6 +219,31 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
             )
 
 
+def verdicts(sheet: Sheet) -> Iterator[Reading]:
+    """Read verdicts such as A>B on two columns of labels, either of which may be A."""
+    named = label_pairs(sheet)
+    for column in sheet.columns:
+        cells = [plain(cell) for cell in sheet.cells(column) if cell]
+        if not all(map(_VERDICT, cells)) or not re.search("[<>]", "".join(cells)):
+            continue
+        others = combinations([other for other in sheet.columns if other != column], 2)
+        for first, second in chain(*map(permutations, [pair[:2] for pair in named] or others)):
+            # Their names are taken as a and b.
+            numeric = is_numeric(sheet.rows((first, second)).ravel())
+            pair = Pair(first, second, frozenset(), ("a", "b"), decided=False, numeric=numeric)
+            if not named and (numeric or not share_labels(sheet, pair)):
+                continue
+            for outcome in islice(_read(sheet, pair, [column], 2), 1):
+                row = int(np.nanargmax(np.abs(outcome.codes)))
+                better = first if outcome.codes[row] > 0 else second
+                yield Reading(
+                    f"pairs of {first!r} and {second!r} with {outcome.description}, by which "
+                    f"{sheet.cells(column)[row]!r} prefers {better!r}",
+                    partial(_with_outcome, sheet, pair, outcome),
+                    {**dict(zip(_PAIR, pair[:2], strict=True)), **outcome.columns},
+                )
+
+
 def versus(sheet: Sheet) -> Iterator[Reading]:
     """Read pairs whose two sides are in a cell, such as A vs. B, or in the name of a column."""
     table, size = sheet.table, len(sheet.table.frame)
@@ -280,17 +315,37 @@ def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
     outcomes += [*read(similar, 1)] if goals and not exact else []
     outcomes += goals
     outcomes = outcomes or [*_counts(sheet, pair)] or [*read(similar, 1), *read(others, 0)]
+    # Other outcomes decide which side has the score 1, unless they say 1 and 2 themselves.
+    turned = {outcome.used[::-1] for outcome in outcomes if len(outcome.used) > 1}
+    deciding = [
+        outcome
+        for outcome in outcomes
+        if outcome.used not in turned
+        and (
+            "result" not in outcome.columns
+            or not _SECOND & {*chain(*map(words, {*sheet.cells(outcome.used[0])}))}
+        )
+    ]
+    fitting = {each.used for each in outcomes if any(_agree(each, other) for other in deciding)}
     agreed: list[Outcome] = []
     for outcome in outcomes:
+        if outcome.used not in fitting and (outcome.unlikely or outcome.used[::-1] in fitting):
+            continue
         for at, other in enumerate(agreed):
-            both = np.isfinite(outcome.codes + other.codes)
-            if both.any() and (np.sign(outcome.codes) == np.sign(other.codes))[both].all():
+            if _agree(outcome, other):
                 codes = np.where(np.isnan(other.codes), outcome.codes, other.codes)
                 agreed[at] = other._replace(codes=codes, used=(*other.used, *outcome.used))
                 break
         else:
             agreed.append(outcome)
     return agreed
+
+
+def _agree(outcome: Outcome, other: Outcome) -> bool:
+    """Tell whether two outcomes are the same in all rows that have both, and some have."""
+    both = np.isfinite(outcome.codes + other.codes)
+    same = np.sign(outcome.codes) == np.sign(other.codes)
+    return bool(both.any() and same[both].all())
 
 
 def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list[Any]]:
@@ -402,8 +457,12 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
         add_words(("1", "2", "1.5"))
     if fits or _fits(ways[-1][1]):
         return ways
-    # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
-    for sides in SIDES:
+    # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2. Beside
+    # home and away, A>B and B>A may be verdicts of which A is either side, or orders of A and B.
+    apart = not (pair.ordered or pair.decided or named) and re.fullmatch(
+        "[^=]*[<>][^=]*", "".join({*each})
+    )
+    for sides in () if apart else SIDES:
         if sides[0] not in "01":
             add_words(sides)
     if not depth:
@@ -468,16 +527,17 @@ def _margins(cells: Iterable[str]) -> Floats:
 def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
     """Read the outcome from the goals or points of the two sides, told apart by ``markers``."""
     sides = [
-        (side[:2], side.marker == pair.marker)
+        (side[:2], side.marker)
         for side in side_pairs(sheet, markers, sheet.columns)
         if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
     if sheet.named & {*_SCORES}:
-        sides = [(_SCORES, True)] if {*_SCORES} <= sheet.named else []
-    before: Any = np.nan
-    for ends, sure in sides:
-        cells = [*map(sheet.cells, ends)]
-        if all(map(is_numeric, cells)):
+        sides = [(_SCORES, pair.marker)] if {*_SCORES} <= sheet.named else []
+    before: dict[int, Any] = {1: np.nan, -1: np.nan}
+    for ends, marker in sides:
+        cells, sure = [*map(sheet.cells, ends)], marker == pair.marker
+        numeric = all(map(is_numeric, cells))
+        if numeric:
             first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
             # Numbers of a result may be places; those that add up to 1 are not.
             sure &= bool((first + second == 1).all()) or ends == _SCORES
@@ -485,15 +545,25 @@ def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iter
                 continue
             for end in ends:
                 sheet.table.check_marks(sheet.table.frame[end])
-            described = f"the higher of {ends[0]!r} and {ends[1]!r}"
-            names = dict(zip(_SCORES, ends, strict=True))
-            # Penalties are blank where goals decide.
-            before = np.where(np.isnan(first - second), before, np.sign(first - second))
-            yield Outcome(described, before, ends, names)
-            continue
-        codes = np.array([*map(_apart, *cells)])
-        if _fits(codes):
-            yield Outcome(f"the winner by {ends[0]!r} and {ends[1]!r}", codes, ends, {})
+            codes, described = np.sign(first - second), "the higher of"
+        else:
+            codes, described = np.array([*map(_apart, *cells)]), "the winner by"
+            if not _fits(codes):
+                continue
+        described += f" {ends[0]!r} and {ends[1]!r}"
+        either = marker in ORDERED and not pair.ordered
+        # Home is most often the side 1, where it is before the other.
+        at = [*map(sheet.columns.index, (*pair[:2], *ends))]
+        home = pair.marker[0] in ADVANTAGE["home"] and marker != ("a", "b")
+        by_place = home and at[0] < at[1] and at[2] < at[3]
+        for sign in (1, -1)[: 1 + either]:
+            scores, unlikely = ends[::sign], by_place and sign < 0
+            said = np.where(np.isfinite(codes), sign * codes, codes)
+            if numeric:  # penalties are blank where goals decide
+                said = before[sign] = np.where(np.isnan(said), before[sign], said)
+            how = f" ({ends[0]!r} of {pair[:2][::sign][0]!r}{', which is first' * by_place})"
+            names = dict(zip(_SCORES, scores, strict=True))
+            yield Outcome(described + how * either, said, scores, names, unlikely=unlikely)
 
 
 def _apart(first: str, second: str) -> float:

@@ -25,20 +25,23 @@ def _both(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(term.split()) for term in text.split(","))
 
 
-# Words by which the names of two columns differ that hold the two sides of an answer.
-SIDES = _both(
+# Words by which the names of two columns differ that hold the two sides of an answer: a first and
+# a second, and others.
+ORDERED = _both(
+    "first second, 1 2, 0 1, one two, a b, x y, premier deuxieme, erste zweite, erster zweiter, "
+    "primero segundo"
+)
+SIDES = ORDERED + _both(
     """
-    first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite,
-    izquierda derecha, home away, h v, home vis, home visitor, home guest, home road, host guest,
-    host visitor, h a, h g, heim gast, heim auswarts, local visitante, mandante visitante,
-    casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, domicile
-    visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, weiss
-    schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, bianco nero, visitor
-    opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, affirmative
-    negative, proposition opposition, gov opp, government opposition, premier deuxieme,
-    erste zweite, erster zweiter, primero segundo, for against, white blue, thuis uit,
-    gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta,
-    radiant dire
+    left right, links rechts, gauche droite, izquierda derecha, home away, h v, home vis, home
+    visitor, home guest, home road, host guest, host visitor, h a, h g, heim gast, heim
+    auswarts, local visitante, mandante visitante, casa visitante, casa fora, casa ospite, casa
+    trasferta, domicile exterieur, domicile visiteur, red blue, rot blau, rouge bleu, rojo azul,
+    r b, white black, w b, weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas
+    negras, bianco nero, visitor opponent, team opponent, team opp, player opponent, v o, aff
+    neg, pro con, affirmative negative, proposition opposition, gov opp, government opposition,
+    for against, white blue, thuis uit, gospodarz gosc, hjemmelag bortelag, hjemme borte,
+    hemmalag bortalag, hemma borta, radiant dire
     """
 )
 # The same, where the first of them is the better one.

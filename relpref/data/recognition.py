@@ -32,6 +32,7 @@ from relpref.data.pair_readings import (
     share_labels,
     side_pairs,
     tried_outcomes,
+    verdicts,
     versus,
 )
 from relpref.data.readings import (
@@ -74,7 +75,11 @@ _FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
             pairs: _OF_PAIRS,
             orders_by_place: terms("list"),
         },
-        {orders_in_cells: _ROLES, versus: _OF_PAIRS - terms("first, second, loser")},
+        {
+            orders_in_cells: _ROLES,
+            verdicts: frozenset(),
+            versus: _OF_PAIRS - terms("first, second, loser"),
+        },
     ),
     (
         {best_and_worst: _ROLES},

@@ -135,6 +135,9 @@ Bonn,2,b,68""",
     "two shown and the best alone": "task,item,most,least\n1,x,1,0\n1,y,1,1\n2,x,0,1\n2,y,1,0",
     "at least as good": "ballot\na >= b > c\nc > b >= a",
     "verdicts on a side of another name": "xq,model_b,verdict\nx,y,A>B\ny,z,A=B\nz,x,B>A",
+    "scores a and b of home and away": "home,away,score_a,score_b\na,b,2,1\nb,c,0,0\nc,a,1,3",
+    "the visitor, results 1 and 2": "visitor,home,res1,res2\na,b,W,L\nb,c,D,D\nc,a,L,W",
+    "verdicts on left and right": "left,right,note\nx,y,[[A>>B]]\ny,z,[[B>A]]",
     "weeks": "week,result\nJan - Feb,win\nFeb - Mar,loss",
     "levels of attributes": "ballot\nsize=L > color=red\ncolor=red > size=L",
 }
@@ -325,6 +328,31 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
             "Team,Team.1,Result\na,b,2:1\nb,c,0:0\nc,a,1:3",
             "'Team' and 'Team.1' are the sides",
             ["a>b; b=c; a>c"],
+        ),
+        (
+            "visitor,home,score1,score2\na,b,2,1\nb,c,0,0\nc,a,1,3",
+            "'score1' of 'home'.*'b' wins in row 0 .*'score1' of 'visitor'.*'a' wins in row 0",
+            ["b>a; b=c; c>a", "a>b; b=c; a>c"],
+        ),
+        (
+            "white,black,goals_a,goals_b\na,b,2,1\nb,c,0,0\nc,a,1,3",
+            "'goals_a' of 'white'.*'goals_a' of 'black'",
+            ["a>b; b=c; a>c", "b>a; b=c; c>a"],
+        ),
+        (
+            "visitor,home,score1,score2,winner\na,b,2,1,1\nb,c,1,3,2",
+            "'winner', by which 'b' wins in row 0 .*'score1' of 'visitor'",
+            ["b>a; b>c", "a>b; c>b"],
+        ),
+        (
+            "home,away,verdict\nx,y,A>B\ny,z,B>A\nz,x,A>B",
+            "the orders in 'verdict'.*'A>B' prefers 'home'.*'A>B' prefers 'away'",
+            ["A>B*2; B>A", "x>y; z>y; z>x", "y>x; y>z; x>z"],
+        ),
+        (
+            "xq,model_b,note\nx,y,A>B\ny,z,B>A\nz,x,A>B",
+            "the orders in 'note'.*'A>B' prefers 'xq'.*'A>B' prefers 'model_b'",
+            ["A>B*2; B>A", "x>y; z>y; z>x", "y>x; y>z; x>z"],
         ),
         (
             "From country,To country,Points\nSE,NO,12\nSE,FI,10\nNO,SE,12\nNO,FI,7\nFI,SE,12\nFI,NO,10",
@@ -582,6 +610,18 @@ def test_notes_say_how_to_estimate_home_advantage_and_that_neutral_ground_is_not
     home: dict[str, Any] = {"columns": {"home": "home_team"}, "covariates": ["home"]}
     notes = " ".join(PreferenceData.from_tables(answers=table, **home).notes)
     assert "'neutral' is not used; leave 'home' blank" in notes
+
+
+@pytest.mark.parametrize("names", ["home_team,away_team,score1,score2", "Heim,Gast,Tore_1,Tore_2"])
+def test_scores_1_and_2_of_home_and_away_in_this_order_are_noted(names: str) -> None:
+    table = frame(f"{names}\na,b,2,1\nb,c,0,0\nc,a,1,3", typed=True)
+    home, away, *scores = table
+    assert read(table) == parsed("a>b; b=c; a>c")
+    notes = " ".join(PreferenceData.from_tables(answers=table).notes)
+    assert f"({scores[0]!r} of {home!r}, which is first)" in notes
+    for columns in ([away, home, *scores], [home, away, *scores[::-1]]):
+        with pytest.raises(DataError, match="several ways"):
+            read(table[columns])
 
 
 def test_times_and_points_that_disagree_are_two_readings() -> None:
