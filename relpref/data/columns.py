@@ -327,6 +327,7 @@ def results(table: Table) -> tuple[NDArray[np.float64], str]:
         for cell in table.frame["result"].tolist()
     ]
     text = any(isinstance(cell, str) for cell in cells)
+    cells = [*map(str, cells)] if text else cells
     column = pd.Series(cells, table.frame.index, dtype=object if text else None)
     plain = replace(table, frame=table.frame.assign(result=column), text=text)
     remedy = "write 1 where the first won, 0 where it lost and 0.5 for a tie; or 1, -1 and 0"

@@ -123,6 +123,9 @@ def answer_table(
     read = recognized(table, first, options)
     sided = with_sides(read, covariates, named)
     unused = {*sided.frame.columns} - {*names, *filter(_SHOWN, map(str, header))}
+    unused |= {
+        name for name in header if any(f"{name} (column " in str(of) for of in named.values())
+    }
     check_repeats(table.name, [name for name in header if name not in unused])
     notes = (*sided.notes, *hints(sided, sides=read is not table))
     return replace(sided, notes=notes, recognized=True)
@@ -192,7 +195,11 @@ def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> 
     named = sum(end in table.given for end in ends)
     # A few answers may share none where no other column can be meant; choices have losers that
     # never win; and rows that were left out may share some.
-    few = table.rows is not None or len(first) < (2 if named or table.frame.shape[1] > 2 else _FEW)
+    few = (
+        table.rows is not None
+        or table.called(ends[0]) == table.called(ends[1])
+        or len(first) < (2 if named or table.frame.shape[1] > 2 else _FEW)
+    )
     if few or "list" in table.frame.columns or np.isin(first, second).any():
         return ()
     called = [table.called(end) for end in ends]
@@ -234,12 +241,14 @@ def _form(table: Table) -> Form:
     """Return the form of a table of answers; refuses lists that lack a column of theirs."""
     columns = list(table.frame.columns)
     form = form_of(columns)
-    lacking = next((name for name in form.columns if name not in columns), None)
-    if form.rows and lacking is not None:
+    lacking = [name for name in form.columns if name not in columns]
+    if form.rows and lacking:
         raise DataError(
-            f"{table.name}: there is no column {lacking!r} among {listed(columns)}; "
+            f"{table.name}: there is no column {lacking[0]!r} among {listed(columns)}; "
             f"{form.rows} have the columns {', '.join(form.columns)}: rename yours, or say which "
             "one it is in columns="
+            + "; if all rows are one order: table.assign(list=1)"
+            * (lacking == ["list"])
         )
     return form
 

@@ -15,6 +15,7 @@ from relpref.data.readings import (
     BEST,
     CHOSEN,
     EVENTS,
+    EXTREMES,
     FALSE,
     ITEMS,
     LAST,
@@ -37,7 +38,7 @@ from relpref.data.readings import (
 from relpref.data.tables import Table
 
 _MOST_EVENTS = 6  # columns that may name an event together
-_MARKS = dict.fromkeys(BEST - {"b"}, "1") | dict.fromkeys(WORST - {"w"}, "-1")
+_MARKS = dict.fromkeys(EXTREMES[0], "1") | dict.fromkeys(EXTREMES[1], "-1")
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 
 
@@ -67,6 +68,7 @@ class Placing(NamedTuple):
 def long_orders(sheet: Sheet) -> Iterator[Reading]:
     """Read orders, choices or the best and the worst, with a row for each item of each event."""
     readings: dict[Any, Reading] = {}
+    sheet = _with_one_mark(sheet)
     for placing in sorted(_placings(sheet), key=lambda placing: -len(placing.marks)):
         for key, item in _events_and_items(sheet, placing):
             groups = _groups(sheet, key)
@@ -83,6 +85,21 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
         if readings and len(placing.marks) > 1:  # places may be those on a screen
             break
     yield from readings.values()
+
+
+def _with_one_mark(sheet: Sheet) -> Sheet:
+    """Join two columns of truths, for the best and the worst, in one of 1, 0 and -1."""
+    truths = {
+        column: np.isin(lower, [*TRUE])
+        for column in sheet.columns
+        if {*(lower := [cell.lower() for cell in sheet.cells(column)])} <= TRUE | FALSE
+    }
+    best, worst = ([name for name in truths if {*sheet.words(name)} & ends] for ends in EXTREMES)
+    if len(best) != 1 or len(worst) != 1:
+        return sheet
+    marks = truths[best[0]] * 1 - truths[worst[0]]
+    table = sheet.table.without(best + worst).assign(**{f"{best[0]}, {worst[0]}": marks})
+    return replace(sheet, table=table)
 
 
 def _placings(sheet: Sheet) -> Iterator[Placing]:
@@ -197,7 +214,7 @@ def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) 
     sheet.table.check_marks(sheet.table.frame[placing.column])
     called = {"place": sheet.table.called(placing.column), "list": sheet.table.called(key[0])}
     read = sheet.table.without([placing.column, *key]).rename({item: "item"})
-    lists = [*map(" / ".join, zip(*map(sheet.cells, key), strict=True))]
+    lists = [*map(" / ".join, sheet.rows(key))]
     read = replace(read.assign(list=lists), given={**read.given, **called})
     return placed(sheet, read, placing.places)
 
@@ -265,9 +282,10 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         given = _given(cells)
         return are_numbers(given, whole=True) and {*map(int, given)} == {*range(1, len(given) + 1)}
 
-    def complete(cells: Sequence[str]) -> bool:
-        marked = {*_given(cells)} == {"-1", "0", "1"}
-        return ranked(cells) or (marked and cells.count("-1") == cells.count("1") == 1)
+    def complete(cells: Collection[str]) -> bool:
+        given = _given(cells)
+        marked = {*given} == {"-1", "0", "1"} and given.count("-1") == given.count("1") == 1
+        return ranked(cells) or marked
 
     def fits(cells: Collection[str]) -> bool:
         return len(_given(cells)) > 1 and (ranked(cells) if by_rank else are_numbers(cells))
@@ -286,12 +304,12 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
     for more in (more for few in range(4) for more in combinations(doubtful, few)):
         columns = [column for column in free if column in (*ranks, *more)]
-        if len(columns) > 2 and all(map(complete, zip(*map(sheet.cells, columns), strict=True))):
+        if len(columns) > 2 and all(map(complete, sheet.rows(columns))):
             ranks = columns
             break
     named = [column for column in sheet.columns if column not in ranks]
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
-    sure = by_column or all(map(complete, zip(*map(sheet.cells, ranks), strict=True)))
+    sure = by_column or all(map(complete, sheet.rows(ranks)))
     few = len(ranks) < 3 or size < 2 or (len(named) > 1 + len(sheet.columns) // 4 and not sure)
     if few or (sheet.better and "score" in sheet.named):
         return
@@ -305,7 +323,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
     ]
     labels.sort(key=lambda column: is_numeric(sheet.cells(column)))  # names before numbers
-    if not by_column and all(map(fits, zip(*map(sheet.cells, ranks), strict=True))):
+    if not by_column and all(map(fits, sheet.rows(ranks))):
         values = np.array([[*map(seconds, sheet.cells(column))] for column in ranks])
         odd = [
             column
@@ -318,7 +336,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
-    if "list" in named or any(frozenset() < sheet.noun(column) <= EVENTS for column in named):
+    if "list" in named or any(sheet.is_named(column, EVENTS) for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}{best}"
@@ -342,7 +360,7 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     """
     for column in columns if sheet.better else ():
         sheet.table.check_marks(sheet.table.frame[column])
-    cells = np.array([*map(sheet.cells, columns)], dtype=object).T
+    cells = sheet.rows(columns)
     empty, notes = cells == "", list[str]()
     if are == "place" and more is None:
         blank = np.isin([[cell.lower() for cell in row] for row in cells], [*NO_ITEM])
@@ -368,17 +386,35 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
 
 
 def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
-    """Read orders that are written in one cell each, such as A > B > C."""
+    """Read orders that are written in one cell each, such as A > B = C."""
     for column in sheet.columns:
         cells = pd.Series(sheet.cells(column), sheet.table.frame.index)
         marks = ">,;" if {*sheet.words(column)} & ORDERS else ">"
-        mark = next((mark for mark in marks if cells.str.contains(mark).all()), None)
-        if mark and not cells.str.contains("=").any():
-            places = cells.str.split(rf" *{mark} *", expand=True).add_prefix("place ")
-            if not places.stack().duplicated().any():  # these are no items
-                continue
-            parts = replace(sheet, table=sheet.table.without([column]).assign(**places))
-            yield Reading(f"the orders in {column!r}", partial(_melted, parts, [*places], "place"))
+        parting = (
+            mark
+            for mark in marks
+            if cells.str.contains(mark).any() and cells.str.contains(f"[{mark}=]").all()
+        )
+        if (mark := next(parting, None)) is None:
+            continue
+        blocks = {*cells.str.split(rf"\s*{mark}\s*").explode()}
+        tied = {item for block in blocks if "=" in block for item in re.split(r"\s*=\s*", block)}
+        ways = [f"{mark}="] * bool(tied)
+        # An equals sign may be a part of labels, unless a label beside one is elsewhere alone.
+        ways += [mark] * tied.isdisjoint(blocks)
+        for between in ways if "" not in tied else ():
+            parts = cells.str.split(rf"\s*([{between}])\s*", expand=True)
+            items, apart = parts.iloc[:, ::2], (parts.iloc[:, 1::2] != "=").to_numpy()
+            # Otherwise these are no items, or verdicts on two sides such as A>B and A=B.
+            ordered = items.shape[1] > 2 or cells.str.contains(mark).all()
+            if ordered and items.stack().duplicated().any():
+                places = 1 + np.pad(apart, ((0, 0), (1, 0))).cumsum(axis=1)
+                items = items.add_prefix("place ")
+                parted = replace(sheet, table=sheet.table.without([column]).assign(**items))
+                what = f"the orders in {sheet.table.called(column)!r}"
+                what += ", in which = is a tie" * (between != mark)
+                reading = partial(_melted, parted, [*items], "place", places)
+                yield Reading(what, reading, {"list": column})
 
 
 def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
@@ -404,7 +440,7 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
 
 def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Table:
     """Return orders of what was shown: best 1, worst 3, all others 2."""
-    labels = np.array([*map(sheet.cells, columns)], dtype=object).T
+    labels = sheet.rows(columns)
     spots = np.array([sheet.words(column)[-1] for column in columns])
     table, places = sheet.table, np.full(labels.shape, 2)
     for place, column in zip((1, 3), ends, strict=True):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, permutations
+from itertools import chain, combinations, islice, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import pandas as pd
 
 from relpref.data.arrays import Floats, counted, listed
 from relpref.data.readings import (
+    ADVANTAGE,
     BESIDE,
     BESIDE_LOSER,
     BOTH_BAD,
@@ -25,10 +26,12 @@ from relpref.data.readings import (
     FALSE,
     GOALS,
     ITEMS,
+    NOT_ITEMS,
     NOT_LABELS,
     NOT_OUTCOMES,
     NUMBERS,
     OF_SIDES,
+    ORDERED,
     OUTCOMES,
     RESULTS,
     SIDES,
@@ -54,20 +57,33 @@ _VOID = -np.inf
 # The columns, by the names used here, that choose a way to read a column, and its codes.
 Way = tuple[Mapping[str, Any], Codes]
 _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
-_NUMBER, _COLON = r"(?:\d*\.5|\d+)", "[-–—−:]"
+_NUMBER, _COLON = r"(?:\d*\.5|\d+)", "[-–—−:x×]"
 _SCORE = re.compile(
     rf"{_NUMBER} *{_COLON} *{_NUMBER}( *\(?[a-z][a-z. ]*\)?"
     rf"| *\([a-z. ]*{_NUMBER} *{_COLON} *{_NUMBER}[a-z. ]*\))?"
 ).fullmatch
 _SHOOTOUT = re.compile(rf"(\d+) *\((\d+)\) *{_COLON} *(\d+) *\((\d+)\)")
-_GOALS = ("fthg", "ftag"), ("hg", "ag"), ("gf", "ga"), ("pf", "pa"), ("hruns", "vruns")
+_GOALS = (
+    ("fthg", "ftag"),
+    ("hg", "ag"),
+    ("gf", "ga"),
+    ("pf", "pa"),
+    ("hruns", "vruns"),
+    ("gl", "gv"),
+)
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _PAIR, _DECIDED = ("first", "second"), ("winner", "loser")
 _SCORES = ("first_score", "second_score")
+# Words for the second side that say nothing of which side this is.
+_SECOND = {second for _, second in ORDERED} - {"1"}
 _THIRD = {"2": "3", "b": "c", "second": "third"}
 _TIE_OR_VOID = (
     " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
 )
+# What parts the names of the two sides in a cell, or in the name of a column.
+_VERSUS = re.compile(
+    r"(?i)(?:\s+|[._-]+)(?:vs?\.?|versus|or|gegen|contre|contra)(?:\s+|[._-]+)|\s+[x–—-]\s+"
+).split
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 
 
@@ -89,6 +105,11 @@ class Pair(NamedTuple):
         return self.numeric and (short or not self.rest <= NUMBERS | ITEMS)
 
     @property
+    def ordered(self) -> bool:
+        """Whether the names say which side is the first, and which is the second."""
+        return self.marker in ORDERED or self[:2] == _PAIR
+
+    @property
     def rank(self) -> int:
         """Lower for columns that are more likely to hold the labels."""
         numbers = self.rest & NUMBERS - {"name", "title"} or self.numeric
@@ -103,6 +124,7 @@ class Outcome(NamedTuple):
     used: tuple[Any, ...]  # the columns that hold it
     columns: Mapping[str, Any]  # these, by the names used here
     counts: Any = None  # how often the first won, the second won, and neither did, in each row
+    unlikely: bool = False  # whether it is one only where another outcome says the same
 
 
 def side_pairs(
@@ -115,8 +137,18 @@ def side_pairs(
         apart = [ends for ends in zip(left, right, strict=False) if ends[0] != ends[1]]
         if len(left) == len(right) and len(apart) == 1 and apart[0] in sides:
             rest = frozenset(left) - {apart[0][0]}
-            numeric = is_numeric([*sheet.cells(first), *sheet.cells(second)])
+            numeric = is_numeric(sheet.rows((first, second)).ravel())
             yield Pair(first, second, rest, apart[0], apart[0] in DECIDED, numeric)
+
+
+def repeated(sheet: Sheet) -> Iterator[Pair]:
+    """Yield the pairs of columns of the same name, of which the second was renamed, as in G.1."""
+    called = {name: str(sheet.table.called(name)) for name in sheet.columns}
+    for first, second in permutations(sheet.columns, 2):
+        again = rf"{re.escape(called[first])}(\.1| \(column \d+\))"
+        if re.fullmatch(again, called[second]):
+            numeric = is_numeric(sheet.rows((first, second)).ravel())
+            yield Pair(first, second, frozenset(sheet.words(first)), ("", ""), False, numeric)
 
 
 def _candidates(sheet: Sheet) -> list[Pair]:
@@ -124,7 +156,7 @@ def _candidates(sheet: Sheet) -> list[Pair]:
     known = next((ends for ends in (_PAIR, _DECIDED) if {*ends} <= {*sheet.columns}), ())
     pairs = list(side_pairs(sheet, DECIDED + SIDES, known or sheet.columns))
     if known:
-        decided, cells = known == _DECIDED, np.concatenate([*map(sheet.cells, known)])
+        decided, cells = known == _DECIDED, sheet.rows(known).ravel()
         marker = pairs[0].marker if pairs else known
         pairs = [Pair(*known, frozenset(), marker, decided, is_numeric(cells))]
     names = {*map(sheet.words, sheet.columns)}
@@ -135,13 +167,14 @@ def _candidates(sheet: Sheet) -> list[Pair]:
     return [
         pair
         for pair in pairs
-        if not pair.rest & NOT_LABELS
+        # Portuguese teams are called time.
+        if not pair.rest
+        & NOT_LABELS - ({"time"} if {"casa", "mandante"} & {*pair.marker} else {*()})
         and sheet.named & {*_PAIR, "loser"} <= {*pair[:2]}
         and (pair.decided or "loser" not in sheet.named)
         and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
-        and np.mean([a == b != "" for a, b in zip(*map(sheet.cells, pair[:2]), strict=True)])
-        <= _SPOILED
+        and np.mean([a == b != "" for a, b in sheet.rows(pair[:2])]) <= _SPOILED
     ]
 
 
@@ -163,6 +196,9 @@ def share_labels(sheet: Sheet, pair: Pair) -> bool:
 def pairs(sheet: Sheet) -> Iterator[Reading]:
     """Read winners and losers, or pairs with an outcome, goals or counts of both sides."""
     for pair in label_pairs(sheet):
+        # What is called other_movie may be a free text.
+        if pair.marker[1] == "other" and not share_labels(sheet, pair):
+            continue
         outcomes = [*(_decided if pair.decided else _outcomes)(sheet, pair)]
         for number, outcome in enumerate(outcomes):
             # Only the first outcome of winners and losers is that they are these.
@@ -183,6 +219,70 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
             )
 
 
+def verdicts(sheet: Sheet) -> Iterator[Reading]:
+    """Read verdicts such as A>B on two columns of labels, either of which may be A."""
+    named = label_pairs(sheet)
+    for column in sheet.columns:
+        cells = [plain(cell) for cell in sheet.cells(column) if cell]
+        if not all(map(_VERDICT, cells)) or not re.search("[<>]", "".join(cells)):
+            continue
+        others = combinations([other for other in sheet.columns if other != column], 2)
+        for first, second in chain(*map(permutations, [pair[:2] for pair in named] or others)):
+            # Their names are taken as a and b.
+            numeric = is_numeric(sheet.rows((first, second)).ravel())
+            pair = Pair(first, second, frozenset(), ("a", "b"), decided=False, numeric=numeric)
+            if not named and (numeric or not share_labels(sheet, pair)):
+                continue
+            for outcome in islice(_read(sheet, pair, [column], 2), 1):
+                row = int(np.nanargmax(np.abs(outcome.codes)))
+                better = first if outcome.codes[row] > 0 else second
+                yield Reading(
+                    f"pairs of {first!r} and {second!r} with {outcome.description}, by which "
+                    f"{sheet.cells(column)[row]!r} prefers {better!r}",
+                    partial(_with_outcome, sheet, pair, outcome),
+                    {**dict(zip(_PAIR, pair[:2], strict=True)), **outcome.columns},
+                )
+
+
+def versus(sheet: Sheet) -> Iterator[Reading]:
+    """Read pairs whose two sides are in a cell, such as A vs. B, or in the name of a column."""
+    table, size = sheet.table, len(sheet.table.frame)
+    if {*_PAIR} & {*sheet.columns}:
+        return
+    parted = list[tuple[str, Table, list[list[str]]]]()
+    named: dict[Any, list[str]] = {}
+    answers: dict[Any, list[str]] = {}
+    for column in sheet.columns:
+        cells, name = sheet.cells(column), str(table.called(column)).strip(" ?")
+        sides = [_VERSUS(cell) for cell in cells]
+        period = {*sheet.words(column)} & (NOT_ITEMS | {"week", "season", "period"})
+        if (
+            not period
+            and {*map(len, sides)} == {2}
+            and {*next(zip(*sides, strict=True))} & {s for _, s in sides}
+        ):
+            parted.append((repr(column), table.without([column]), sides))
+        labels = {words(label): label for label in _VERSUS(name)}
+        others = {plain(cell) for cell in cells if words(cell) not in labels}
+        if len(labels) == 2 and len(others) < len({*cells}) and np.inf not in map(_common, others):
+            named[column] = [*labels.values()]
+            answers[column] = [labels.get(words(cell), cell) for cell in cells]
+    if named and "winner" not in sheet.columns:
+        read = table.without(named).take(np.repeat(np.arange(size), len(named)))
+        read = read.assign(winner=[*chain(*zip(*answers.values(), strict=True))])
+        parted.append((listed(named), read, [*named.values()] * size))
+    for column, read, sides in parted:
+        first, second = map(list, zip(*sides, strict=True))
+        if is_numeric(first + second):
+            continue
+        read = read.assign(first=first, second=second)
+        read = replace(read, given={**read.given, **dict.fromkeys(_PAIR, column)})
+        for reading in pairs(replace(sheet, table=read)):
+            columns = {ours: name for ours, name in reading.columns.items() if ours not in _PAIR}
+            what = reading.description.replace("'first' and 'second'", f"the sides in {column}")
+            yield replace(reading, description=what, columns=columns)
+
+
 def _decided(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
     """Yield that the first won, but for what other columns mark, and scores that contradict it."""
     columns, what = dict(zip(_DECIDED, pair[:2], strict=True)), "the first preferred"
@@ -190,7 +290,7 @@ def _decided(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
         what += f", and ties or void answers by {listed(marking)}"
     yield Outcome(what, np.ones(len(sheet.table.frame)), (), columns)
     scores = [name for name in sheet.columns if {*sheet.words(name)} & BESIDE_LOSER]
-    others = chain(_read(sheet, pair, scores, 1), _goals(sheet, DECIDED))
+    others = chain(_read(sheet, pair, scores, 1), _goals(sheet, pair, DECIDED))
     for outcome in () if sheet.named & {*_DECIDED} else others:
         least = np.min(outcome.codes, where=np.isfinite(outcome.codes), initial=1)
         # The points of a winner may be those of a ranking, but not if none are below the loser's.
@@ -210,22 +310,42 @@ def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
     exact, similar, others = named_outcomes(sheet, pair)
     read = partial(_read, sheet, pair)
     stated = pair.doubtful or {"winner", "result"} & sheet.named
-    goals = [] if stated else [*_goals(sheet)]
+    goals = [] if stated else [*_goals(sheet, pair, SIDES + _GOALS)]
     outcomes = [*read(exact, 1 if pair.doubtful else 2)]
     outcomes += [*read(similar, 1)] if goals and not exact else []
     outcomes += goals
     outcomes = outcomes or [*_counts(sheet, pair)] or [*read(similar, 1), *read(others, 0)]
+    # Other outcomes decide which side has the score 1, unless they say 1 and 2 themselves.
+    turned = {outcome.used[::-1] for outcome in outcomes if len(outcome.used) > 1}
+    deciding = [
+        outcome
+        for outcome in outcomes
+        if outcome.used not in turned
+        and (
+            "result" not in outcome.columns
+            or not _SECOND & {*chain(*map(words, {*sheet.cells(outcome.used[0])}))}
+        )
+    ]
+    fitting = {each.used for each in outcomes if any(_agree(each, other) for other in deciding)}
     agreed: list[Outcome] = []
     for outcome in outcomes:
+        if outcome.used not in fitting and (outcome.unlikely or outcome.used[::-1] in fitting):
+            continue
         for at, other in enumerate(agreed):
-            both = np.isfinite(outcome.codes + other.codes)
-            if both.any() and (np.sign(outcome.codes) == np.sign(other.codes))[both].all():
+            if _agree(outcome, other):
                 codes = np.where(np.isnan(other.codes), outcome.codes, other.codes)
                 agreed[at] = other._replace(codes=codes, used=(*other.used, *outcome.used))
                 break
         else:
             agreed.append(outcome)
     return agreed
+
+
+def _agree(outcome: Outcome, other: Outcome) -> bool:
+    """Tell whether two outcomes are the same in all rows that have both, and some have."""
+    both = np.isfinite(outcome.codes + other.codes)
+    same = np.sign(outcome.codes) == np.sign(other.codes)
+    return bool(both.any() and same[both].all())
 
 
 def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list[Any]]:
@@ -240,7 +360,9 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list
     if sheet.named & {*_SCORES}:
         return exact, similar, others
     sides = set(pair.marker)
-    twins = {end for side in side_pairs(sheet, SIDES, sheet.columns) for end in side[:2]}
+    both = [pair for pair in repeated(sheet) if pair.numeric and pair.rest <= GOALS]
+    both += side_pairs(sheet, SIDES, sheet.columns)
+    twins = {end for side in both for end in side[:2]}
     for column in sheet.columns:
         parts = set(sheet.words(column))
         of_side = parts & {"win", "wins", "won"} and parts & sides
@@ -335,8 +457,12 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
         add_words(("1", "2", "1.5"))
     if fits or _fits(ways[-1][1]):
         return ways
-    # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2.
-    for sides in SIDES:
+    # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2. Beside
+    # home and away, A>B and B>A may be verdicts of which A is either side, or orders of A and B.
+    apart = not (pair.ordered or pair.decided or named) and re.fullmatch(
+        "[^=]*[<>][^=]*", "".join({*each})
+    )
+    for sides in () if apart else SIDES:
         if sides[0] not in "01":
             add_words(sides)
     if not depth:
@@ -374,7 +500,7 @@ def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
     return " ".join(word for word in words(cell) if word in sides or word not in beside)
 
 
-def _common(cell: str, labels: set[str], ties: Collection[str] = TIES) -> float:
+def _common(cell: str, labels: Collection[str] = (), ties: Collection[str] = TIES) -> float:
     """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
     said = {cell, " ".join(words(cell)), _side(cell, ())}
     if cell in ("", "-", "–", "?"):
@@ -398,37 +524,52 @@ def _margins(cells: Iterable[str]) -> Floats:
     return np.where(np.isnan(margins), np.inf, margins)
 
 
-def _goals(sheet: Sheet, markers: Sequence[tuple[str, ...]] = SIDES + _GOALS) -> Iterator[Outcome]:
+def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
     """Read the outcome from the goals or points of the two sides, told apart by ``markers``."""
     sides = [
-        side[:2]
+        (side[:2], side.marker)
         for side in side_pairs(sheet, markers, sheet.columns)
         if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
     if sheet.named & {*_SCORES}:
-        sides = [_SCORES] if {*_SCORES} <= sheet.named else []
-    before: Any = np.nan
-    for ends in sides:
-        cells = [*map(sheet.cells, ends)]
-        if all(map(is_numeric, cells)) and "result" not in sheet.words(ends[0]):
+        sides = [(_SCORES, pair.marker)] if {*_SCORES} <= sheet.named else []
+    before: dict[int, Any] = {1: np.nan, -1: np.nan}
+    for ends, marker in sides:
+        cells, sure = [*map(sheet.cells, ends)], marker == pair.marker
+        numeric = all(map(is_numeric, cells))
+        if numeric:
+            first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
+            # Numbers of a result may be places; those that add up to 1 are not.
+            sure &= bool((first + second == 1).all()) or ends == _SCORES
+            if {"result", "res"} & {*sheet.words(ends[0])} and not sure:
+                continue
             for end in ends:
                 sheet.table.check_marks(sheet.table.frame[end])
-            first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
-            described = f"the higher of {ends[0]!r} and {ends[1]!r}"
-            names = dict(zip(_SCORES, ends, strict=True))
-            # Penalties are blank where goals decide.
-            before = np.where(np.isnan(first - second), before, np.sign(first - second))
-            yield Outcome(described, before, ends, names)
-            continue
-        codes = np.array([*map(_apart, *cells)])
-        if _fits(codes):
-            yield Outcome(f"the winner by {ends[0]!r} and {ends[1]!r}", codes, ends, {})
+            codes, described = np.sign(first - second), "the higher of"
+        else:
+            codes, described = np.array([*map(_apart, *cells)]), "the winner by"
+            if not _fits(codes):
+                continue
+        described += f" {ends[0]!r} and {ends[1]!r}"
+        either = marker in ORDERED and not pair.ordered
+        # Home is most often the side 1, where it is before the other.
+        at = [*map(sheet.columns.index, (*pair[:2], *ends))]
+        home = pair.marker[0] in ADVANTAGE["home"] and marker != ("a", "b")
+        by_place = home and at[0] < at[1] and at[2] < at[3]
+        for sign in (1, -1)[: 1 + either]:
+            scores, unlikely = ends[::sign], by_place and sign < 0
+            said = np.where(np.isfinite(codes), sign * codes, codes)
+            if numeric:  # penalties are blank where goals decide
+                said = before[sign] = np.where(np.isnan(said), before[sign], said)
+            how = f" ({ends[0]!r} of {pair[:2][::sign][0]!r}{', which is first' * by_place})"
+            names = dict(zip(_SCORES, scores, strict=True))
+            yield Outcome(described + how * either, said, scores, names, unlikely=unlikely)
 
 
 def _apart(first: str, second: str) -> float:
     """Return the code of results of both sides: win and resigned, or the same if neither won."""
     if first == second not in WON:
-        return min(_common(first, set()), 0.0)
+        return min(_common(first), 0.0)
     return (first in WON) - (second in WON) or np.inf
 
 
@@ -468,7 +609,7 @@ def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
             yield column, np.where(np.isin(lower, [*TRUE]), 0.0 if tie else _VOID, np.nan)
         elif pair.decided and parts & BESIDE_LOSER and column not in pair[:2] and not numbers:
             texts = [*map(plain, cells)]
-            said = np.minimum([_common(cell, set()) for cell in texts], np.abs(_margins(texts)))
+            said = np.minimum([*map(_common, texts)], np.abs(_margins(texts)))
             if (said <= 0).any():
                 yield column, said
 

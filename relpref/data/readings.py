@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -25,20 +25,23 @@ def _both(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(term.split()) for term in text.split(","))
 
 
-# Words by which the names of two columns differ that hold the two sides of an answer.
-SIDES = _both(
+# Words by which the names of two columns differ that hold the two sides of an answer: a first and
+# a second, and others.
+ORDERED = _both(
+    "first second, 1 2, 0 1, one two, a b, x y, premier deuxieme, erste zweite, erster zweiter, "
+    "primero segundo"
+)
+SIDES = ORDERED + _both(
     """
-    first second, 1 2, 0 1, one two, a b, x y, left right, links rechts, gauche droite,
-    izquierda derecha, home away, h v, home vis, home visitor, home guest, home road, host guest,
-    host visitor, h a, h g, heim gast, heim auswarts, local visitante, mandante visitante,
-    casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, domicile
-    visiteur, red blue, rot blau, rouge bleu, rojo azul, r b, white black, w b, weiss
-    schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, bianco nero, visitor
-    opponent, team opponent, team opp, player opponent, v o, aff neg, pro con, affirmative
-    negative, proposition opposition, gov opp, government opposition, premier deuxieme,
-    erste zweite, erster zweiter, primero segundo, for against, white blue, thuis uit,
-    gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta,
-    radiant dire
+    left right, links rechts, gauche droite, izquierda derecha, home away, h v, home vis, home
+    visitor, home guest, home road, host guest, host visitor, h a, h g, heim gast, heim
+    auswarts, local visitante, mandante visitante, casa visitante, casa fora, casa ospite, casa
+    trasferta, domicile exterieur, domicile visiteur, red blue, rot blau, rouge bleu, rojo azul,
+    r b, white black, w b, weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas
+    negras, bianco nero, visitor opponent, team opponent, team opp, player opponent, v o, aff
+    neg, pro con, affirmative negative, proposition opposition, gov opp, government opposition,
+    for against, white blue, thuis uit, gospodarz gosc, hjemmelag bortelag, hjemme borte,
+    hemmalag bortalag, hemma borta, radiant dire
     """
 )
 # The same, where the first of them is the better one.
@@ -105,7 +108,7 @@ GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
     golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
-    penalties, shootout, result
+    penalties, shootout, result, res
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -214,7 +217,7 @@ BESIDE = (
     | terms(
         """
     final, match, game, human, overall, full, time, ft, who, which, is, was, type, the, vote, wins,
-    win, won, prefer, preferred, p, for, better, preference
+    win, won, prefer, preferred, p, for, better, preference, about
     """
     )
 )
@@ -230,6 +233,7 @@ BEST = terms("best, b, most, beste, bester, bestes, meilleur, meilleure, mejor, 
 WORST = terms(
     "worst, w, least, schlechteste, schlechtester, schlechtestes, pire, peor, peggiore, pior"
 )
+EXTREMES = BEST - {"b"}, WORST - {"w"}
 # Places by the words for them, and the words beside a place in the name of a column.
 RANKS = {
     word: rank
@@ -332,10 +336,21 @@ class Sheet:
     def cells(self, column: Any) -> NDArray[Any]:
         """Return the cells as text: no blanks around, whole numbers without decimals."""
         if column not in self._cells:
-            codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
+            try:
+                codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
+            except TypeError:  # lists, which are neither labels nor answers
+                return np.full(len(self.table.frame), "", dtype=object)
             texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
             self._cells[column] = texts[codes]
         return self._cells[column]
+
+    def rows(self, columns: Iterable[Any]) -> NDArray[Any]:
+        """Return the cells of some columns as text, shape (n, k)."""
+        return np.array([*map(self.cells, columns)], dtype=object).T
+
+    def is_named(self, column: Any, words: frozenset[str]) -> bool:
+        """Tell whether the name of a column has these words alone, beside those for numbers."""
+        return frozenset() < self.noun(column) <= words
 
 
 def _text(cell: Any) -> str:
@@ -351,4 +366,4 @@ def _text(cell: Any) -> str:
 def is_numeric(cells: Collection[str]) -> bool:
     """Tell whether all cells that are not blank are numbers, and some are."""
     given = set(cells) - {""}
-    return bool(given) and all(re.fullmatch(r"[+-]?\d+(\.\d+)?", cell) for cell in given)
+    return bool(given) and all(re.fullmatch(r"[+-]?(\d+|\d*\.\d+)", cell) for cell in given)

@@ -6,7 +6,7 @@ two forms is refused with both, and so is one with columns that look like answer
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
 from operator import contains
@@ -27,17 +27,25 @@ from relpref.data.pair_readings import (
     label_pairs,
     named_outcomes,
     pairs,
+    repeated,
     says_more,
     share_labels,
+    side_pairs,
     tried_outcomes,
+    verdicts,
+    versus,
 )
 from relpref.data.readings import (
     ADVANTAGE,
     COUNTS,
     DOUBTFUL,
     EVENTS,
+    EXTREMES,
+    GOALS,
     OUTCOMES,
     RATERS,
+    SCORES,
+    SIDES,
     Reading,
     Sheet,
     is_numeric,
@@ -53,16 +61,33 @@ _NO_ANSWERS = (
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
     "item and its place (list, item, place): say in columns= which columns are these"
 )
+_ROLES = terms("list, item, place, first, second, winner, loser, result").union(ASIDE)
+_OF_PAIRS = _ROLES - terms("list, item, place, score, best, worst")
 # Ways to read a table, and the names of columns that each uses: a table is not read in a way that
-# would pass over one that the user gave.
-_FORMS: dict[Any, frozenset[str]] = {
-    long_orders: terms("list, item, place"),
-    orders_by_item: terms("list, item"),
-    pairs: terms("first, second, winner, loser, result, first_score, second_score"),
-    orders_by_place: terms("list"),
-}
-_SCORED = {long_orders: terms("list, item, score"), orders_by_item: terms("list, item")}
-_ROLES = frozenset(ASIDE).union(*_FORMS.values())
+# would pass over one that the user gave. Those of the first group that read it are all that are
+# tried; the second groups are those where it is said which times or points are better.
+_FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
+    (
+        {best_and_worst: _ROLES},
+        {
+            long_orders: terms("list, item, place"),
+            orders_by_item: terms("list, item"),
+            pairs: _OF_PAIRS,
+            orders_by_place: terms("list"),
+        },
+        {
+            orders_in_cells: _ROLES,
+            verdicts: frozenset(),
+            versus: _OF_PAIRS - terms("first, second, loser"),
+        },
+    ),
+    (
+        {best_and_worst: _ROLES},
+        {long_orders: terms("list, item, score"), orders_by_item: terms("list, item")},
+        {orders_in_cells: _ROLES},
+    ),
+)
+_HIGH = " (high is better)"
 _MOST_LOOKED_AT = 12  # columns
 # Cells of outcomes that are left as they are.
 _PLAIN = {"result": r"-?[01]|0\.5|½|1/2|True|False|", "place": r"\d*"}
@@ -117,10 +142,11 @@ def _readings(sheet: Sheet) -> list[Reading]:
     """Return the ways in which a table can be read, without a description as it is."""
     if _is_ours(sheet):
         return [Reading("", lambda: sheet.table)]
-    forms = (_SCORED if sheet.better else _FORMS).items()
-    fitting = [form for form, names in forms if sheet.named & _ROLES <= names]
-    read = list(best_and_worst(sheet)) or [each for form in fitting for each in form(sheet)]
-    return read or [*orders_in_cells(sheet)]
+    for group in _FORMS[bool(sheet.better)]:
+        forms = [form for form, names in group.items() if sheet.named & _ROLES <= names]
+        if readings := [reading for form in forms for reading in form(sheet)]:
+            return readings
+    return []
 
 
 def _is_ours(sheet: Sheet) -> bool:
@@ -133,21 +159,19 @@ def _is_ours(sheet: Sheet) -> bool:
         plain = re.compile(_PLAIN[outcome]).fullmatch
         ours = outcome not in sheet.named and all(map(plain, {*cells}))
     elif outcome == "winner":
-        rows = zip(*map(sheet.cells, ends), strict=True)
-        ours = all(map(contains, (("", *row) for row in rows), cells))
+        ours = all(map(contains, (("", *row) for row in sheet.rows(ends)), cells))
     else:
         ours = outcome != "loser" or not says_more(sheet)
     # Scores may say something else, and winners called 1 and 2 may be labels or sides.
     plainly = {*sheet.columns} <= {*COLUMNS, *ends} and not {*cells} <= {"", "1", "2"}
-    return ours and (plainly or outcome not in _FORMS[pairs] or len([*pairs(sheet)]) < 2)
+    return ours and (plainly or outcome not in _OF_PAIRS or len([*pairs(sheet)]) < 2)
 
 
 def _works(sheet: Sheet, columns: Mapping[str, Any], like: Table | None = None) -> bool:
     """Tell whether a table is read, as ``like`` where given, if columns have these names."""
     named = (sheet.named - {*columns.values()}) | {*columns}
-    trial = replace(sheet, table=renamed(sheet.table, columns), named=named)
     try:
-        readings = _readings(trial)
+        readings = _readings(replace(sheet, table=renamed(sheet.table, columns), named=named))
         tables = [like or readings[0].table(), readings[0].table()]
     except (DataError, IndexError):
         return False
@@ -180,67 +204,37 @@ def _remedy(sheet: Sheet) -> str:
             f"says; leave it out there, and the table is read as {without[0].description}"
         )
     if sheet.better:
-        return (
+        return _points(sheet) or (
             f": better={sheet.better!r} is for times or points of the items of events, and no "
             "columns hold these; name them, as in columns={'list': 'race', 'item': 'name', "
             "'score': 'time'}"
         )
-    if {"best", "worst"} <= {*sheet.columns}:
+    called = {" ".join(sheet.words(name)) for name in sheet.columns}
+    if all(ends & called for ends in EXTREMES):
         return (
             ": there is no column 'item_1'; name the columns of what was shown item_1, item_2, "
-            "...; where each item has a row with marks, join these: "
-            "table.assign(choice=table['best'] - table['worst'])"
+            "...; where each item has a row, mark one as the best and another as the worst in each "
+            "task, by 1 or true, and all others by 0 or false"
         )
     if {"first", "second"} & {*sheet.columns}:
         return ""  # a missing column or a wrong cell, which is refused by its place
-    for pair in label_pairs(sheet):
-        if pair.decided or pair.doubtful or {"winner", "loser"} & sheet.named:
-            continue
-        sides = f": {pair.first!r} and {pair.second!r} hold the two sides of each row"
-        exact, similar, _ = named_outcomes(sheet, pair)
-        for column, name in product((*exact, *similar), ("result", "winner")):
-            columns = {"first": pair.first, "second": pair.second, name: column}
-            if not _works(sheet, columns):
-                continue
-            what, option = "who was preferred (0 and false are no tie)", _option(sheet, columns)
-            if any(cell.startswith("-") for cell in sheet.cells(column)):
-                what = "how strongly one is preferred"
-                turned = _option(sheet, {**columns, "first": pair.second, "second": pair.first})
-                option += f" if numbers above 0 are for {pair.first!r}, and else {turned}"
-            return f"{sides}; if {column!r} says {what}: {option}"
-        for column in exact:
-            ways = tried_outcomes(sheet, pair, column, 2 - pair.doubtful)
-            row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
-            return (
-                f"{table.cell(column)(row).removeprefix(table.name)}: {sheet.cells(column)[row]!r} "
-                "is neither a label of its row, nor a word for a side or a tie, nor a result such "
-                "as 2:1; correct the cell, or drop the row"
+    for clauses in _namings(sheet):
+        if all(not columns or _works(sheet, columns) for columns, _ in clauses):
+            return ", ".join(
+                f"{text}: {_option(sheet, columns)}" if columns else text
+                for columns, text in clauses
             )
-        if share_labels(sheet, pair):
-            option = _option(sheet, dict(zip(("winner", "loser"), pair[:2], strict=True)))
-            return (
-                f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
-                f"results such as 2:1; if it is always {pair.first!r}: {option}; otherwise add the "
-                f"column 'winner' with {pair.first!r} or {pair.second!r} in each row"
-            )
-    for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
-        columns, parts = {"first": first, "second": second, "winner": outcome}, sheet.words(outcome)
-        if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
-            continue
-        rows = zip(sheet.cells(first), sheet.cells(second), strict=True)
-        if all(map(contains, rows, sheet.cells(outcome))) and _works(sheet, columns):
-            return (
-                f": every {outcome} is in {first!r} or {second!r}; say that these two were "
-                f"compared: {_option(sheet, columns)}"
-            )
-    scored = _readings(replace(sheet, better="low"))
-    if len(scored) == 1 and any(frozenset() < sheet.noun(name) <= EVENTS for name in sheet.columns):
+    scored = _readings(replace(sheet, better="high"))
+    if len(scored) == 1 and any(sheet.is_named(name, EVENTS) for name in sheet.columns):
         return (
-            f": the table may be {scored[0].description.split(' (')[0]}; say better='low' "
-            "(--better low) if the lowest is the best, or better='high' (--better high)"
+            f": the table may be {scored[0].description.replace(_HIGH, '')}; say "
+            "better='low' (--better low) if the lowest is the best, or better='high' (--better "
+            "high)"
         )
+    if points := _points(sheet):
+        return points
     marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
-    marked = map(Counter, zip(*map(sheet.cells, marks), strict=True))
+    marked: Any = map(Counter, sheet.rows(marks))
     once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
     if once and _readings(replace(sheet, better="high")):
         return (
@@ -248,9 +242,107 @@ def _remedy(sheet: Sheet) -> str:
             "worst, say better='high' (--better high), and leave the cells of items that were not "
             "shown blank"
         )
-    if {*sheet.columns} & {name for form in FORMS for name in form.columns}:
+    ours = {*sheet.columns} & {name for form in FORMS for name in form.columns}
+    if ours:
+        return _alone(sheet) if ours <= terms("item, choice, chosen, result") else ""
+    remedy = _crossed(sheet) or _unnamed(sheet) or _alone(sheet)
+    return remedy or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+
+
+def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
+    """Yield names of columns by which a table may be read, each with what it would mean.
+
+    A cell that cannot be read is without such names.
+    """
+    likely, again = label_pairs(sheet), [*repeated(sheet)]
+    numbers = [pair for pair in side_pairs(sheet, SIDES, sheet.columns) if pair.numeric]
+    goals: list[Any] = [pair[:2] for pair in again + numbers if pair.rest <= GOALS]
+    again = [pair for pair in again if share_labels(sheet, pair) and not pair.numeric]
+    for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
+        # The first of two columns of the same name is most likely of the side that is first.
+        ends = (*sorted(pair[:2], key=sheet.columns.index), *more)
+        what = "{!r} and {!r} are the sides"
+        what = "{2!r} is of {0!r} and {3!r} of {1!r}, and the higher wins" if more else what
+        columns = dict(zip(("first", "second", *ASIDE[1:3]), ends, strict=False))
+        yield [(columns, f": if {what.format(*map(sheet.table.called, ends))}")]
+    for pair in likely:
+        if pair.doubtful or {"winner", "loser"} & sheet.named:
+            continue
+        first, second, *_ = pair
+        always, sides = {"winner": first, "loser": second}, f": {first!r} and {second!r} "
+        if pair.decided:
+            what = "share no label, so the second may hold other texts; if both hold items"
+            yield [(always, sides + what)]
+            continue
+        sides += "hold the two sides of each row"
+        exact, similar, _ = named_outcomes(sheet, pair)
+        for column, name in product((*exact, *similar), ("result", "winner")):
+            columns = {"first": first, "second": second, name: column}
+            what = f"{sides}; if {column!r} says "
+            if any(cell.startswith("-") for cell in sheet.cells(column)):
+                what += f"how strongly one is preferred, and numbers above 0 are for {first!r}"
+                turned = {**columns, "first": second, "second": first}
+                yield [(columns, what), (turned, "and else")]
+            else:
+                yield [(columns, f"{what}who was preferred (0 and false are no tie)")]
+        for column in exact:
+            ways = tried_outcomes(sheet, pair, column, 2 - pair.doubtful)
+            row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
+            what = (
+                f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
+                f"{sheet.cells(column)[row]!r} is neither a label of its row, nor a word for a "
+                "side or a tie, nor a result such as 2:1; correct the cell, or drop the row"
+            )
+            yield [({}, what)]
+        if share_labels(sheet, pair):
+            what = (
+                f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
+                f"results such as 2:1; add the column 'winner' with {first!r} or {second!r} in "
+                f"each row, or, if it is always {first!r}"
+            )
+            yield [(always, what)]
+    for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
+        parts = sheet.words(outcome)
+        if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
+            continue
+        if all(map(contains, sheet.rows((first, second)), sheet.cells(outcome))):
+            what = f": every {outcome} is in {first!r} or {second!r}; say that these were compared"
+            yield [({"first": first, "second": second, "winner": outcome}, what)]
+
+
+def _points(sheet: Sheet) -> str:
+    """Say how to read points that items of one set, such as countries, give one another."""
+    ranked, ways = replace(sheet, better="high"), dict[str, str]()
+    columns = [] if label_pairs(sheet) else sheet.columns[:_MOST_LOOKED_AT]
+    for giver, item, score in permutations(columns, 3):
+        labels = {*sheet.cells(giver)} & {*sheet.cells(item)}
+        if {*sheet.words(score)} & SCORES and labels and not is_numeric(labels):
+            likely = {"list": giver, "item": item, "score": score}, {"item": item}
+            if names := next((names for names in likely if _works(ranked, names)), None):
+                what = f"orders by {score!r} of {item!r} in each {giver!r}"
+                ways.setdefault(_option(sheet, names), what)
+    either = "; or ".join(
+        f"{what}: {option} and better='high' (--better high; or low, if the lowest is the best)"
+        for option, what in ways.items()
+    )
+    return either and f": the table may be {either}"
+
+
+def _alone(sheet: Sheet) -> str:
+    """Say that numbers of one item in each row, such as totals of votes, compare no items."""
+    numbers = [name for name in sheet.columns if is_numeric(sheet.cells(name))]
+    labels = [name for name in sheet.columns if name not in numbers]
+    size = len(sheet.table.frame)
+    if not numbers or len(labels) != 1 or len({*sheet.cells(labels[0])} - {""}) < max(size, 2):
         return ""
-    return _crossed(sheet) or _unnamed(sheet) or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    label, number = map(sheet.table.called, (labels[0], numbers[-1]))
+    ordered = replace(sheet, table=sheet.table.assign(list=["1"] * size))
+    return (
+        f": {_NO_ANSWERS.format(listed(sheet.columns))}; if each row is about one {label!r}, "
+        f"numbers such as {number!r} are of it alone, and do not compare it with another"
+        + "; if all rows are one order: table.assign(list=1)"
+        * (len(_readings(ordered)) == 1)
+    )
 
 
 def _crossed(sheet: Sheet) -> str:
@@ -259,7 +351,7 @@ def _crossed(sheet: Sheet) -> str:
     items = [name for name in others if name in sheet.cells(label)]
     if len(items) < max(2, len({*sheet.cells(label)})):
         return ""
-    name, cells = label or "Unnamed: 0", np.concatenate([*map(sheet.cells, items)])
+    name, cells = label or "Unnamed: 0", sheet.rows(items).ravel()
     of_items = "" if items == others else f"{items!r}, "
     melt = f": {label!r} and other columns name the same items; table.melt({name!r}, {of_items}"
     if is_numeric(cells):
@@ -275,7 +367,7 @@ def _crossed(sheet: Sheet) -> str:
 
 def _unnamed(sheet: Sheet) -> str:
     """Say that there is no row of names, where the first row is like others, and name columns."""
-    below = {cell for column in sheet.columns for cell in sheet.cells(column)}
+    below = {*sheet.rows(sheet.columns).ravel()}
     first = [str(name) for name in sheet.columns if name in below and not is_numeric([name])]
     for form, more in product(_NAMES if first else (), range(len(sheet.columns))):
         names = [f"column {at + 1}" for at, _ in enumerate(sheet.columns)]
@@ -296,18 +388,24 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
     """Yield notes on columns that could be used: who answered, which side has an advantage."""
     sheet = Sheet(read)
     columns, called = sheet.columns, read.called
-    for column in () if "rater" in columns else columns:
-        lists = read.frame["list"] if "list" in columns else read.frame.index
-        alike = (read.frame[column].groupby(lists).nunique() == 1).all()
-        if frozenset() < sheet.noun(column) <= RATERS and alike and not read.blank(column).any():
-            option = column_option({"rater": called(column)})
-            yield f"{called(column)!r} may say who answered: {option} uses it"
-    for column in () if "count" in columns else columns:
-        if " ".join(sheet.words(column)) in COUNTS:
-            cells = {*sheet.cells(column)}
-            if cells != {"1"} and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells):
-                option = column_option({"count": called(column)})
-                yield f"{called(column)!r} may count equal answers: {option} uses it"
+    lists = read.frame["list"] if "list" in columns else read.frame.index
+    for column in columns:
+        name = called(column)
+        uses = {
+            "rater": "rater" not in columns
+            and sheet.is_named(column, RATERS)
+            and (read.frame[column].groupby(lists).nunique() == 1).all()
+            and not read.blank(column).any(),
+            "count": "count" not in columns
+            and " ".join(sheet.words(column)) in COUNTS
+            and {*(cells := sheet.cells(column))} != {"1"}
+            and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells),
+        }
+        for use, what in (("rater", "say who answered"), ("count", "count equal answers")):
+            if uses[use]:
+                yield f"{name!r} may {what}: {column_option({use: name})} uses it"
+        if "neutral" in sheet.words(column) and "home" in columns:
+            yield f"{name!r} is not used; leave 'home' blank where neither side is at home"
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():
         if name not in columns and favored & {*sheet.words("first")} - {*sheet.words("second")}:
             option = column_option({name: called("first")})
@@ -315,9 +413,3 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
                 call, command = option.split(" (--")
                 option = f"{call}, covariates=[{name!r}] (--{command[:-1]} --covariates {name})"
             yield f"{option} estimates the advantage of the side in {called('first')!r}"
-    for column in columns:
-        if "neutral" in sheet.words(column) and "home" in columns:
-            yield (
-                f"{called(column)!r} is not used; leave 'home' blank in the rows where neither "
-                "side is at home"
-            )

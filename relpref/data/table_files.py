@@ -192,6 +192,13 @@ def _style_of(file: Path, sample: str, comment: str, *, complete: bool) -> _Styl
         raise DataError(
             f"{file}: it begins with a page (HTML or XML); begin with the names of the columns"
         )
+    if re.match(r'\[\w+ "', head):
+        raise DataError(
+            f"{file}: these are games of chess in PGN; a table of them is written by "
+            f"pandas.Series(pathlib.Path({str(file)!r}).read_text().split('[Event ')[1:])"
+            """.str.extractall(r'\\[(White|Black|Result) "(.*)"]').droplevel(1)"""
+            ".set_index(0, append=True)[1].unstack().to_csv('games.csv', index=False)"
+        )
     tables = {}
     for mark in " " if _all_quoted(head) else ",;\t|":  # spaces are those of R
         lines = io.StringIO(sample, newline="")

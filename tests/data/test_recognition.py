@@ -2,6 +2,7 @@
 
 import ast
 import io
+import pathlib
 import random
 import re
 from collections import Counter
@@ -27,7 +28,7 @@ def frame(text: str, *, typed: bool) -> pd.DataFrame:
     )
 
 
-def read(table: pd.DataFrame, **options: Any) -> Answers:
+def read(table: Any, **options: Any) -> Answers:
     """Return how often each answer was given: labels by place, from the best."""
     data = PreferenceData.from_tables(answers=table, **options)
     answers, number = data.to_tables()[1], Counter[tuple[frozenset[str], ...]]()
@@ -127,6 +128,18 @@ Bonn,2,b,68""",
     "race tie merged": "race,horse,odds\n1,a,2.0\n1,b,3.0\n2,a,1.5\n2,c,4",
     "a choice of three": "q,option1,option2,option3,choice\n1,a,b,c,b\n2,b,c,a,b\n3,c,b,a,c\n4,a,c,b,b",
     "champion challenger": "champion,challenger,winner\na,b,a\nb,c,c\nc,a,a",
+    "one text beside another": "winner,notes\np,q vs r\nq,r vs p",
+    "goals of no side": "Home,Away,Res1,Res2\na,b,2,1\nb,c,0,1\nc,a,3,3",
+    "losses by epoch": "step,loss vs epoch\n1,0.5\n2,0.4",
+    "a pair in cells and no answer": "match,referee\na vs b,Smith\nb vs c,Jones\nc vs a,Smith",
+    "two shown and the best alone": "task,item,most,least\n1,x,1,0\n1,y,1,1\n2,x,0,1\n2,y,1,0",
+    "at least as good": "ballot\na >= b > c\nc > b >= a",
+    "verdicts on a side of another name": "xq,model_b,verdict\nx,y,A>B\ny,z,A=B\nz,x,B>A",
+    "scores a and b of home and away": "home,away,score_a,score_b\na,b,2,1\nb,c,0,0\nc,a,1,3",
+    "the visitor, results 1 and 2": "visitor,home,res1,res2\na,b,W,L\nb,c,D,D\nc,a,L,W",
+    "verdicts on left and right": "left,right,note\nx,y,[[A>>B]]\ny,z,[[B>A]]",
+    "weeks": "week,result\nJan - Feb,win\nFeb - Mar,loss",
+    "levels of attributes": "ballot\nsize=L > color=red\ncolor=red > size=L",
 }
 SPOKEN = re.compile(
     r"columns=(\{[^}]*\})(?: \([^)]*\) and better='(low|high)'|, covariates=(\[.*?\]))?"
@@ -232,12 +245,12 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
         ("a,b,winner\nx,y,x\ny,z,?!\nz,x,z", "row 1 .*'winner': '\\?!' is neither a label", []),
         (
             "team1,team2,toss_winner\na,b,a\nb,c,c",
-            "no column says who was preferred.*always 'team1'.*add the column 'winner'",
+            "no column says who was preferred.*add the column 'winner'.*always 'team1'",
             ["a>b; b>c"],
         ),
         (
             "item_a,item_b,preference\na,b,-2\nb,c,1\nc,a,3",
-            "how strongly one is preferred.*above 0 are for 'item_a', and else",
+            "how strongly one is preferred.*above 0 are for 'item_a'.*, and else",
             ["b>a; b>c; c>a", "a>b; c>b; a>c"],
         ),
         (
@@ -290,6 +303,85 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
             "model_a,model_b,winner\n1,2,1\n3,1,1",
             "several ways: .*'1' wins in row 1 .*'3' wins in row 1",
             ["1>2; 1>3", "1>2; 3>1"],
+        ),
+        (
+            "Date,Visitor,G,Home,G.1\n1,a,2,b,1\n2,b,0,c,0\n3,c,1,a,3",
+            "'G' is of 'Visitor' and 'G.1' of 'Home'",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "White,Black,Res,Res.1\na,b,1,0\nb,c,0.5,0.5\nc,a,0,1",
+            "'Res' is of 'White' and 'Res.1' of 'Black'",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "Black,White,Res1,Res2\na,b,1,0\nb,c,0.5,0.5\nc,a,0,1",
+            "'Res1' is of 'Black' and 'Res2' of 'White', and the higher wins",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "Team,Score,Team.1,Score.1\na,2,b,1\nb,0,c,0\nc,1,a,3",
+            "'Score' is of 'Team' and 'Score.1' of 'Team.1'",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "Team,Team.1,Result\na,b,2:1\nb,c,0:0\nc,a,1:3",
+            "'Team' and 'Team.1' are the sides",
+            ["a>b; b=c; a>c"],
+        ),
+        (
+            "visitor,home,score1,score2\na,b,2,1\nb,c,0,0\nc,a,1,3",
+            "'score1' of 'home'.*'b' wins in row 0 .*'score1' of 'visitor'.*'a' wins in row 0",
+            ["b>a; b=c; c>a", "a>b; b=c; a>c"],
+        ),
+        (
+            "white,black,goals_a,goals_b\na,b,2,1\nb,c,0,0\nc,a,1,3",
+            "'goals_a' of 'white'.*'goals_a' of 'black'",
+            ["a>b; b=c; a>c", "b>a; b=c; c>a"],
+        ),
+        (
+            "visitor,home,score1,score2,winner\na,b,2,1,1\nb,c,1,3,2",
+            "'winner', by which 'b' wins in row 0 .*'score1' of 'visitor'",
+            ["b>a; b>c", "a>b; c>b"],
+        ),
+        (
+            "home,away,verdict\nx,y,A>B\ny,z,B>A\nz,x,A>B",
+            "the orders in 'verdict'.*'A>B' prefers 'home'.*'A>B' prefers 'away'",
+            ["A>B*2; B>A", "x>y; z>y; z>x", "y>x; y>z; x>z"],
+        ),
+        (
+            "xq,model_b,note\nx,y,A>B\ny,z,B>A\nz,x,A>B",
+            "the orders in 'note'.*'A>B' prefers 'xq'.*'A>B' prefers 'model_b'",
+            ["A>B*2; B>A", "x>y; z>y; z>x", "y>x; y>z; x>z"],
+        ),
+        (
+            "From country,To country,Points\nSE,NO,12\nSE,FI,10\nNO,SE,12\nNO,FI,7\nFI,SE,12\nFI,NO,10",
+            "orders by 'Points' of 'To country' in each 'From country'",
+            ["NO>FI; SE>FI; SE>NO", "NO=FI; SE>FI; SE>NO"],
+        ),
+        (
+            """year,voter,receiver,points
+1,SE,NO,12
+1,SE,FI,10
+1,NO,SE,12
+1,NO,FI,7
+2,FI,SE,12
+2,FI,NO,10
+2,SE,FI,3
+2,SE,NO,5""",
+            "'points' of 'receiver' in each 'year' and 'voter'; say better=",
+            ["FI>NO*2; FI>SE; NO>SE", "NO>FI*2; SE>FI; SE>NO"],
+        ),
+        (
+            "item,votes_for,votes_against\na,10,3\nb,4,5\nc,8,1",
+            "do not compare it with another",
+            [],
+        ),
+        ("Team,Played,Won,Lost\na,3,2,1\nb,3,1,2\nc,3,1,2", "do not compare it with another", []),
+        (
+            "user,preferred_movie,other_movie\n1,Alien,was nicer\n2,Brazil,I do not know",
+            "share no label",
+            ["Alien>was nicer; Brazil>I do not know"],
         ),
         (
             "s,a,b,c\nx,1,2,3\ny,2,3,1\nz,3,1,2",
@@ -520,6 +612,18 @@ def test_notes_say_how_to_estimate_home_advantage_and_that_neutral_ground_is_not
     assert "'neutral' is not used; leave 'home' blank" in notes
 
 
+@pytest.mark.parametrize("names", ["home_team,away_team,score1,score2", "Heim,Gast,Tore_1,Tore_2"])
+def test_scores_1_and_2_of_home_and_away_in_this_order_are_noted(names: str) -> None:
+    table = frame(f"{names}\na,b,2,1\nb,c,0,0\nc,a,1,3", typed=True)
+    home, away, *scores = table
+    assert read(table) == parsed("a>b; b=c; a>c")
+    notes = " ".join(PreferenceData.from_tables(answers=table).notes)
+    assert f"({scores[0]!r} of {home!r}, which is first)" in notes
+    for columns in ([away, home, *scores], [home, away, *scores[::-1]]):
+        with pytest.raises(DataError, match="several ways"):
+            read(table[columns])
+
+
 def test_times_and_points_that_disagree_are_two_readings() -> None:
     table = frame("heat,swimmer,time,points\n1,a,2.5,1.5\n1,b,3.5,0.5", typed=True)
     with pytest.raises(DataError, match="several ways: .*'time'.*or .*'points'") as caught:
@@ -695,6 +799,55 @@ def test_how_to_unfold_a_table_of_items_by_items_is_said(
         PreferenceData.from_tables(answers=file)
     call = re.search(r"table\.melt.*(?= is for cells)", str(caught.value))
     assert call and read(eval(call[0], {"table": pd.read_csv(file)})) == parsed(answers)
+
+
+def test_columns_of_the_same_name_in_a_file_are_told_apart_by_their_number(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("Visitor,G,Home,G\na,2,b,1\nb,0,c,0\nc,1,a,3\n")
+    with pytest.raises(DataError, match="'G' is of 'Visitor'") as caught:
+        PreferenceData.from_tables(answers=file)
+    columns = ast.literal_eval(next(SPOKEN(str(caught.value)))[1])
+    assert columns["second_score"] == "G (column 4)"
+    assert read(read_table(file, repeats=True), columns=columns) == parsed("a>b; b=c; a>c")
+
+
+def test_games_in_pgn_are_refused_with_the_line_that_makes_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    games = ("Ann", "Bo", "1-0"), ("Bo", "Cy", "1/2-1/2"), ("Cy", "Ann", "0-1")
+    tags = (
+        '[Event "x"]\n[White "{}"]\n[WhiteElo "2000"]\n[Black "{}"]\n[Result "{}"]\n\n1. e4 e5\n\n'
+    )
+    file = tmp_path / "games.pgn"
+    file.write_text("".join(tags.format(*game) for game in games))
+    with pytest.raises(DataError, match="games of chess in PGN") as caught:
+        PreferenceData.from_tables(answers=file)
+    monkeypatch.chdir(tmp_path)
+    eval(str(caught.value).partition("is written by ")[2], {"pandas": pd, "pathlib": pathlib})
+    assert read(pd.read_csv("games.csv")) == parsed("Ann>Bo; Bo=Cy; Ann>Cy")
+
+
+def test_an_equals_sign_that_may_be_a_part_of_labels_is_a_second_reading() -> None:
+    table = frame("ballot\na > b = c > d\nd > b = c > a", typed=True)
+    with pytest.raises(DataError, match="several ways: .*in which = is a tie; or the orders"):
+        read(table)
+
+
+def test_one_order_alone_is_refused_with_the_list_that_it_lacks() -> None:
+    table = frame("item,place\na,1\nb,2\nc,2", typed=True)
+    with pytest.raises(DataError, match=r"one order: table.assign\(list=1\)"):
+        read(table)
+    assert read(table.assign(list=1)) == parsed("a>b=c")
+
+
+def test_results_in_texts_and_numbers_are_read() -> None:
+    table = pd.DataFrame({"first": ["a", "b"], "second": ["b", "c"], "result": ["½", 1]})
+    assert read(table) == parsed("a=b; b>c")
+
+
+def test_columns_of_lists_are_not_used() -> None:
+    table = frame("model_a,model_b,winner\nx,y,model_a\ny,z,tie", typed=True)
+    assert read(table.assign(conversation=[[{"role": "user"}], []])) == parsed("x>y; y=z")
 
 
 def test_texts_with_commas_are_no_orders() -> None:
