@@ -109,6 +109,13 @@ class Pair(NamedTuple):
         """Whether the names say which side is the first, and which is the second."""
         return self.marker in ORDERED or self[:2] == _PAIR
 
+    def along(self, other: "Pair") -> "Pair":
+        """Return numbers of the two sides in the order of ``other``, which users may name."""
+        turned = other.marker not in SIDES and other.marker[::-1] in SIDES
+        if not turned or self.marker in ORDERED:
+            return self
+        return self._replace(first=self.second, second=self.first, marker=self.marker[::-1])
+
     @property
     def rank(self) -> int:
         """Lower for columns that are more likely to hold the labels."""
@@ -158,6 +165,8 @@ def _candidates(sheet: Sheet) -> list[Pair]:
     if known:
         decided, cells = known == _DECIDED, sheet.rows(known).ravel()
         marker = pairs[0].marker if pairs else known
+        if pairs and pairs[0].first != known[0]:  # named against their markers
+            marker = marker[::-1]
         pairs = [Pair(*known, frozenset(), marker, decided, is_numeric(cells))]
     names = {*map(sheet.words, sheet.columns)}
 
@@ -528,7 +537,7 @@ def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iter
     """Read the outcome from the goals or points of the two sides, told apart by ``markers``."""
     sides = [
         (side[:2], side.marker)
-        for side in side_pairs(sheet, markers, sheet.columns)
+        for side in (side.along(pair) for side in side_pairs(sheet, markers, sheet.columns))
         if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
     ]
     if sheet.named & {*_SCORES}:
@@ -579,6 +588,7 @@ def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
     for side in side_pairs(sheet, SIDES, others):
         if not side.rest & COUNTED:
             continue
+        side = side.along(pair)
         ties = [
             name
             for name in others

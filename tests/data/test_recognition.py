@@ -853,3 +853,35 @@ def test_columns_of_lists_are_not_used() -> None:
 def test_texts_with_commas_are_no_orders() -> None:
     with pytest.raises(DataError, match="are not recognized as answers"):
         read(frame('name,order\nx,"first, we eat"\ny,"then, we go"', typed=True))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"home_score": [2, 1, 0, 3], "away_score": [1, 0, 2, 1]},
+        {"home.wins": [2, 1, 0, 3], "away.wins": [1, 0, 2, 1]},
+        {"result": list("HAHD")},
+        {"winner": ["home", "away", "away", "home"]},
+    ],
+)
+def test_sides_named_against_their_order(answers: dict[str, Any]) -> None:
+    """Columns that say home and away mean these, whichever is called the first."""
+    table = pd.DataFrame({"away": list("abca"), "home": list("bcac")} | answers)
+    several = [
+        PreferenceData.from_tables(answers=table, columns=columns).to_tables()[1]
+        for columns in (
+            None,
+            {"first": "away", "second": "home"},
+            {"first": "home", "second": "away"},
+        )
+    ]
+    for other in several[1:]:
+        columns = list(several[0].columns)
+        first, second = (
+            each.sort_values(columns, ignore_index=True) for each in (several[0], other)
+        )
+        decided = first.drop(columns=[c for c in ("tie",) if c in columns])
+        assert len(first) == len(second)
+        ties = first["tie"] if "tie" in columns else pd.Series(False, first.index)
+        same = second.drop(columns=[c for c in ("tie",) if c in columns])
+        pd.testing.assert_frame_equal(decided[~ties], same[~ties])
