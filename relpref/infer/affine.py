@@ -58,6 +58,11 @@ class Free:
         self.value, self.take = value, take
 
     @property
+    def affine(self) -> Any:
+        """Affine values that it holds, or None."""
+        return getattr(self.value, "affine", None)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return np.shape(self.value)
 

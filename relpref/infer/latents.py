@@ -17,7 +17,7 @@ import scipy.sparse
 from jax.core import Tracer
 from numpy.typing import NDArray
 
-from relpref.infer.affine import Free, Leaf, Way, is_concave
+from relpref.infer.affine import Leaf, Way, is_concave
 from relpref.infer.call import Call, Values
 from relpref.infer.layout import Layout, counts_of, shared_noise
 from relpref.infer.medians import median_by_numpy
@@ -119,6 +119,11 @@ class Affine:
     def _spread(self, shape: tuple[int, ...]) -> "Affine":
         return self._chosen(lambda place: np.broadcast_to(place, shape))
 
+    @property
+    def affine(self) -> "Affine":
+        """The values themselves; what holds such values has them under the same name."""
+        return self
+
     # Arithmetic ----------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> "Affine":
@@ -191,11 +196,12 @@ class Asked(Affine):
 
 
 def _number(value: Any) -> Any:
-    return value if isinstance(value, Affine | Tracer) else np.asarray(value, np.float64)
+    as_it_is = hasattr(value, "affine") or isinstance(value, Tracer)
+    return value if as_it_is else np.asarray(value, np.float64)
 
 
 def _factor(value: Any) -> Any:
-    if isinstance(value, Affine):
+    if hasattr(value, "affine"):
         raise TypeError("products of latents are not affine in them")
     return _number(value)
 
@@ -261,8 +267,8 @@ def run(
             return variables[number][1]
 
         def affine(value: Any) -> Affine | None:
-            value = value.value if isinstance(value, Free) else value
-            return value if isinstance(value, Affine) else asked.get(id(value), (None,))[0]
+            values = getattr(value, "affine", None)
+            return asked.get(id(value), (None,))[0] if values is None else values
 
         latents = (Asked if way.name == "asked" else Affine).latents(layout, ask)
         sites, seed = (

@@ -489,7 +489,7 @@ def _read(
             try:
                 while names:
                     seen = read(names)
-                    if isinstance(seen, _Read):
+                    if not isinstance(seen, list):
                         return seen
                     names = seen
             except UnsupportedProgramError as error:
@@ -501,7 +501,7 @@ def _read(
 
         def alone(name: str, read: Any = read) -> bool:
             try:
-                return isinstance(read([name]), _Read)
+                return not isinstance(read([name]), list)
             except UnsupportedProgramError:
                 return False
 
@@ -512,7 +512,7 @@ def _read(
                 except UnsupportedProgramError as error:
                     problem = str(error)
                 else:
-                    if isinstance(seen, _Read):
+                    if not isinstance(seen, list):
                         return seen
     raise UnsupportedProgramError(f"{problem}; {NUTS}")
 

@@ -233,7 +233,7 @@ class Template:
     program: Program  # without what is not needed to run it
     named: tuple[str, ...]  # hyperparameters whose priors are known
     shapes: Mapping[str, tuple[int, ...]]  # of all hyperparameters, fixed ones, too
-    structure: Any  # of what `_numbers` returns but for the forms
+    structure: Any  # of the first two results of `_numbers`
     leaves: tuple[Any, ...]  # constants; None in other places
     multiples: Mapping[int, Multiple]  # multiples of hyperparameters by their places
     computed: Mapping[int, tuple[int, ...]]  # shapes of computed numbers by their places

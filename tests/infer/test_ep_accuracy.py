@@ -58,7 +58,8 @@ def repeated(covariance: Any, counts: Any) -> None:
     """One pair, of which the first won counts[0] times and the second counts[1] times."""
     utility = numpyro.sample("utility", dist.MultivariateNormal(jnp.zeros(2), covariance))
     gap = (utility[0] - utility[1]) * jnp.array([1.0, -1.0])
-    with handlers.scale(scale=counts):
+    # numpyro takes no counts of 0.
+    with handlers.mask(mask=counts > 0), handlers.scale(scale=jnp.maximum(counts, 1)):
         numpyro.sample("answer", ProbitComparison(gap), obs=jnp.ones(2, jnp.int32))
 
 
@@ -154,7 +155,8 @@ def three(counts: Any, kind: str) -> None:
     utility = numpyro.sample("utility", dist.MultivariateNormal(jnp.zeros(3), covariance))
     gap = (utility[ENDS[:, 0]] - utility[ENDS[:, 1]]) / scale
     likelihood, value = KINDS[kind][1](gap)
-    with handlers.scale(scale=counts):
+    # numpyro takes no counts of 0.
+    with handlers.mask(mask=counts > 0), handlers.scale(scale=jnp.maximum(counts, 1)):
         numpyro.sample("answer", likelihood, obs=jnp.full(4, value))
 
 
