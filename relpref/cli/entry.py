@@ -33,9 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     placed.clear()
     code = _run(arguments)
-    if arguments is None and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        # Everything is written: an interrupt during the exit of Python changes nothing.
-        signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+    if arguments is None:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            # Everything is written: an interrupt during the exit of Python changes nothing.
+            signal.signal(signal.SIGINT, lambda *_: os._exit(code))
         # Where an interrupt hit a text that was executed, such as that of a dataclass in an import,
         # Python takes it for unhandled until the next text, and would end by the signal.
         exec("")  # noqa: S102

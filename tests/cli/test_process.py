@@ -163,10 +163,13 @@ sys.exit(main())
     assert (done.returncode, done.stdout, done.stderr) == (130, "", INTERRUPTED)
 
 
-def test_an_interrupt_while_text_is_executed(place: Path) -> None:
+@pytest.mark.parametrize("ignored", [False, True], ids=["heard", "ignored"])
+def test_an_interrupt_while_text_is_executed(place: Path, ignored: bool) -> None:
     # As imports do for dataclasses. Python then takes it for unhandled when a module has ended.
+    # In the background of a script, the signal is ignored.
     (place / "program.py").write_text(
-        "import sys\n"
+        "import signal, sys\n"
+        f"signal.signal(signal.SIGINT, signal.{'SIG_IGN' if ignored else 'default_int_handler'})\n"
         "from relpref.cli import main, rank\n"
         "rank.opened = lambda *_: exec('raise KeyboardInterrupt')\n"
         "sys.exit(main())\n",
