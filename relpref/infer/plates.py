@@ -382,10 +382,15 @@ def learned(
     evaluations = fitted.info["evaluations"]
     for turn in range(_TURNS):
         vector, unravel = ravel(program.medians | fitted.unconstrained)
-        bent = _curvature(program, unravel(vector), fitted.evidence)
+        with np.errstate(all="ignore"):  # what is not finite is looked for below
+            bent = _curvature(program, unravel(vector), fitted.evidence)
         numbers = unravel(np.arange(len(vector)))
-        if not np.all(np.isfinite(bent)):
-            break
+        if not np.all(np.isfinite(bent)):  # such as where a noise has become 0
+            fitted.info["result"] = Result.nonfinite.name
+            nothing = np.zeros((0, 0))
+            return Learned(
+                program, fitted._replace(result=Result.nonfinite), np.zeros(0, np.int64), nothing
+            )
         prior, values = np.ones_like(vector), dict[str, float]()
         for site, name in program.scales:
             where = numbers[site].astype(int)

@@ -10,8 +10,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import special, stats
 
+from benchmarks.combinations import fit
 from relpref import PreferenceData
-from relpref.errors import DataError
+from relpref.errors import DataError, InferenceError
 from relpref.infer import EP, Laplace
 from relpref.infer.members import Members, means, quantiles, strata
 from relpref.infer.plates import _LOG_SCALES, _scale, prepare_plates
@@ -282,3 +283,10 @@ def test_intervals_cover_and_the_spread_is_calibrated() -> None:
         np.mean((np.array(each) > 0.1) & (np.array(each) < 0.9)) for each in (gaps, noises, ranks)
     ]
     assert_allclose(shares, 0.8, atol=0.045)
+
+
+def test_a_noise_of_nothing_ends_with_a_code() -> None:
+    """Reports that were given several times are so many exact ones, whose evidence is infinite."""
+    words = "rater", "group", "shown_first", "covariate", "count", "probability", "maximize"
+    with pytest.raises(InferenceError, match="nonfinite"):
+        fit(words)
