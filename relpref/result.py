@@ -59,7 +59,7 @@ class Result(Enum):
     too_precise = (
         "Some answers are so precise (noise/√count below 1e-5) that rounding may show in means and "
         "sds. "
-        "Fix the noise at a larger value, such as fixed={'soft_noise': 1e-4}, or give it a prior "
+        "Fix the noise at a larger value, such as fixed={'noise': 1e-4}, or give it a prior "
         "that keeps it from 0."
     )
 

@@ -123,6 +123,11 @@ def _gamma(value: Any, concentration: Any, rate: Any) -> Density:
     return log_density, (concentration - 1) / value - rate, slopes
 
 
+def _inverse_gamma(value: Any, concentration: Any, rate: Any) -> Density:
+    log_density, slope, slopes = _gamma(1 / value, concentration, rate)
+    return log_density - 2 * np.log(value), -(slope / value + 2) / value, slopes
+
+
 def _exponential(value: Any, rate: Any) -> Density:
     return np.log(rate) - rate * value, -rate, {"rate": 1 / rate - value}
 
@@ -135,6 +140,7 @@ _DENSITIES: dict[type, Callable[..., Density]] = {
     dist.Kumaraswamy: _kumaraswamy,
     dist.Beta: _beta,
     dist.Gamma: _gamma,
+    dist.InverseGamma: _inverse_gamma,
     dist.Exponential: _exponential,
 }
 

@@ -12,7 +12,13 @@ import numpy as np
 from relpref.data import Comparisons
 from relpref.description import Description
 from relpref.errors import DataError
-from relpref.likelihoods.chances import Floats, davidson_chances, graded_chances, logistic_chance
+from relpref.likelihoods.chances import (
+    ROUNDING,
+    Floats,
+    davidson_chances,
+    graded_chances,
+    logistic_chance,
+)
 from relpref.pytree import register_static
 
 if TYPE_CHECKING:
@@ -136,7 +142,7 @@ class _Noisy:
             "lapse": lambda: dist.Beta(1.0, 19.0),
             "tie_margin": lambda: dist.HalfNormal(1.0),
             "strength_steps": lambda: dist.HalfNormal(1.0).expand([size]).to_event(1),
-            "soft_noise": lambda: dist.HalfNormal(1.0),
+            "soft_noise": lambda: dist.InverseGamma(1.5, 0.5),
             "rater_spread": lambda: dist.HalfNormal(0.75),
             "rater_noise": lambda: dist.LogNormal(0.0, 0.5),
             "rater_margin_spread": lambda: dist.HalfNormal(0.75),
@@ -285,10 +291,12 @@ class Probit(_Noisy):
     -----
     ``lapse``: Beta(1, 19): one answer in twenty on average. ``tie_margin``: half-normal, scale 1: a
     gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each; from one
-    strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on
-    the probit scale. ``rater_noise``: log-normal around 1, the unit of the utilities, with the
-    log-sd ``rater_spread``. That is learned from all raters together; half-normal, scale ¾, so that
-    a priori half of the raters are within a factor of 1.5 of the typical one. ``rater_margin``:
+    strength to the next. ``soft_noise``: inverse gamma (1.5, 0.5), around 0.4: error of a reported
+    probability, on the probit scale, beside one of 0.01 from rounding. Its density near 0 is so
+    small that a few equal reports do not pass for exact ones. ``rater_noise``: log-normal
+    around 1, the unit of the utilities, with the log-sd ``rater_spread``. That is learned from all
+    raters together; half-normal, scale ¾, so that a priori half of the raters are within a factor
+    of 1.5 of the typical one. ``rater_margin``:
     likewise, with the log-sd ``rater_margin_spread``. ``position_bias``: normal, sd ½: what an item
     gains by being shown first.
 
@@ -338,7 +346,7 @@ class Probit(_Noisy):
         seen = self.seen(answers, parameters)
         if answers.probability is not None:
             scale = parameters["soft_noise"] * seen["scale"]
-            return graded_chances(mean, 1 + variance, scale, seen["shift"])
+            return graded_chances(mean, 1 + ROUNDING**2 + variance, scale, seen["shift"])
         margin = self.margin(answers, parameters, np.zeros(()))
         return graded_chances(mean, variance, **seen, margin=margin, strengths=answers.strengths)
 

@@ -11,6 +11,8 @@ Floats = NDArray[np.float64]
 
 # sd of the noise of an item in a list: two items' noises together have the sd 1 of a comparison.
 NOISE = float(np.sqrt(0.5))
+# sd of the error of rounding in a reported probability, on the probit scale: of two digits, about.
+ROUNDING = 0.01
 
 
 def _expected_ndtr(mean: Any, variance: Any, scale: Any) -> Any:

@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 from scipy import special
 
 from relpref.data import Comparisons
-from relpref.likelihoods.chances import graded_chances, with_lapses
+from relpref.likelihoods.chances import ROUNDING, graded_chances, with_lapses
 from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
 from relpref.likelihoods.powers import Answer, power_moments, shares
 from relpref.likelihoods.tilted import (
@@ -701,31 +701,59 @@ class DavidsonComparison(GradedComparison):
 class SoftComparison(Comparison):
     """A reported probability p that the first is the better.
 
-    Φ⁻¹(p) = gap + shift + scale·ε, ε standard normal. A report of 0.9 says that the gap is near
-    Φ⁻¹(0.9) = 1.28, with more force the smaller ``scale`` is; it is not nine answers out of ten.
-    The answer is Gaussian on the probit scale, so expectation propagation is exact; the log density
-    is that of p itself. Parameters as in `Comparison`, without lapses; ``scale`` is the error of a
-    report.
+    Φ⁻¹(p) = gap + shift + scale·ε + δ, where ε is standard normal and δ is normal with an sd of
+    0.01, the error of rounding: equal reports do not say that reports are exact. A report of 0.9
+    says that the gap is near Φ⁻¹(0.9) = 1.28, with more force the smaller ``scale`` is; it is not
+    nine answers out of ten. The answer is Gaussian on the probit scale, so expectation propagation
+    is exact; the log density is that of p itself. Parameters as in `Comparison`, without lapses;
+    ``scale`` is the error of a report.
     """
 
     support = constraints.open_interval(0.0, 1.0)
     outcomes = None
 
+    @property
+    def error_variance(self) -> Array:
+        """Variance of a report around the gap, on the probit scale."""
+        return self.scale**2 + ROUNDING**2
+
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Reports; never 0 or 1, to which Φ is rounded far out."""
         noise = jax.random.normal(key, sample_shape + self.batch_shape, self.gap.dtype)
         limits = np.finfo(noise.dtype)
-        report = ndtr(self.gap + self.shift + self.scale * noise)
+        report = ndtr(self.gap + self.shift + jnp.sqrt(self.error_variance) * noise)
         return jnp.clip(report, limits.tiny, 1 - limits.epsneg)
 
-    def log_prob(self, value: ArrayLike) -> Array:
-        """Log density of p."""
-        return self.tilted(jnp.asarray(value), self.gap, jnp.zeros_like(self.gap)).log_normalizer
-
     def gaussian_site(self, value: Array) -> tuple[Array, Array]:
-        """The gap that is reported, Φ⁻¹(p) − shift, and 1/scale²."""
+        """The gap that is reported, Φ⁻¹(p) − shift, and the precision of the report."""
         peak = ndtri(value) - self.shift
-        return peak, jnp.broadcast_to(1 / jnp.square(self.scale), jnp.shape(peak))
+        return peak, jnp.broadcast_to(1 / self.error_variance, jnp.shape(peak))
+
+    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        return self.powered(value, mean, variance, 1.0)
+
+    def point(self, value: Array, gap: Array) -> TiltedMoments:
+        return self.powered(value, gap, 0.0 * gap, 1.0)
+
+    def log_at(self, value: Array, gap: Array) -> Array:
+        return self.point(value, gap).log_normalizer
+
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of p^n: a Gaussian of the gap with the variance of p divided by n.
+
+        2 log Ẑ = n r² − (n − 1) log t − log(n T) − (r − shift − mean)²/T, with the report r =
+        Φ⁻¹(p), its variance t and T = variance + t/n.
+        """
+        xp, each = namespace(mean, variance, self.gap), self.error_variance
+        report, total = ndtri(value), variance + each / power
+        error = report - self.shift - mean
+        log_normalizer = 0.5 * (
+            power * xp.square(report)
+            - (power - 1) * xp.log(each)
+            - xp.log(power * total)
+            - xp.square(error) / total
+        )
+        return TiltedMoments(log_normalizer, error / total, 1 / total)
 
     def pull(
         self,
@@ -737,40 +765,30 @@ class SoftComparison(Comparison):
         spread: Any = 0.0,
     ) -> Pulls:
         """Derivatives, see `Comparison.pull`, of log Ẑ less ``spread`` times its curvature."""
-        pulls = super().pull(value, mean, variance, weight, power)
-        curvature = self.tilted(value, mean, variance).curvature
-        # The mean is that of the posterior and its variance is ``spread``, where p is not raised
-        # to a power.
-        spread = 2 * self.scale * weight * spread * curvature**2
-        scale = pulls[("scale",)] + summed_to(spread, np.shape(self.scale))
-        return {**pulls, ("scale",): scale}
+        _, gradient, curvature = self.powered(value, mean, variance, power)
+        moved = 0.5 * (gradient**2 - curvature) + spread * curvature**2  # derivative by T
+        scale = 2 * self.scale * (moved / power - 0.5 * (power - 1) / self.error_variance)
+        slopes = {"shift": gradient, "scale": scale}
+        return {
+            (name,): summed_to(_weighted(slope, weight), np.shape(getattr(self, name)))
+            for name, slope in slopes.items()
+        }
 
     def slopes(self, value: Array, gap: Array) -> dict[str, Array]:
         _, gradient, curvature = self.point(value, gap)
         return {"shift": gradient, "scale": self.scale * (gradient**2 - curvature)}
 
-    def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments of the product of two Gaussians; of the density of p."""
-        xp = namespace(mean, variance)
-        report = ndtri(value)
-        total = 1 + variance
-        error = report / self.scale - mean
-        log_density = -0.5 * (xp.square(error) / total + xp.log(total)) - xp.log(self.scale)
-        return TiltedMoments(log_density + 0.5 * xp.square(report), error / total, 1 / total)
-
     def log_density_at(self, node: Array, mean: Array, variance: Array) -> Array:
         """Log density of the report whose Φ⁻¹ is ``node`` sds above its expectation."""
-        total = variance + jnp.square(self.scale)
+        total = variance + self.error_variance
         report = mean + self.shift + jnp.sqrt(total) * node
         # The density of Φ(report) is that of the report divided by φ(report).
         return -0.5 * (jnp.square(node) + jnp.log(total)) + 0.5 * jnp.square(report)
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
-        """Expectation of the next report, E[Φ(gap + shift + scale·ε)], called ``probability``."""
-        chances = graded_chances(
-            mean, 1 + variance, self.scale, self.shift, chance=GradedComparison.seen_positive
-        )
-        return {"probability": chances["probability"]}
+        """Expectation of the next report, E[Φ(gap + shift + error)], called ``probability``."""
+        total = jnp.sqrt(1 + variance + self.error_variance)
+        return {"probability": ndtr((mean + self.shift) / total)}
 
 
 def predicted(

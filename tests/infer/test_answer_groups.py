@@ -22,6 +22,7 @@ from relpref.infer import EP, Laplace
 from relpref.infer.arrow import Blocks, Kind, middle_of
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
+from relpref.likelihoods.chances import ROUNDING
 from relpref.linalg import Dense
 from relpref.models import preference_gp
 
@@ -288,8 +289,9 @@ def test_many_reports_of_a_group() -> None:
     table["group"] = np.where(group < 2, group, np.nan)
     data = PreferenceData.from_tables(range(size), table)
     posterior = fit(data, fixed=KNOWN | {"soft_noise": noise})
-    covariance = np.linalg.inv(np.eye(3 * size) + seen.T @ seen / noise**2)
-    mean = 1.2 * (covariance @ seen.T @ report)[:size] / noise**2
+    variance = noise**2 + ROUNDING**2
+    covariance = np.linalg.inv(np.eye(3 * size) + seen.T @ seen / variance)
+    mean = 1.2 * (covariance @ seen.T @ report)[:size] / variance
     assert_allclose(posterior.mean(), mean, atol=1e-8)
     assert_allclose(posterior.covariance(), 1.44 * covariance[:size, :size], atol=1e-8)
 

@@ -20,6 +20,7 @@ from relpref.errors import DataError, StorageError, UnknownLabelError
 from relpref.infer import EP, from_samples
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
+from relpref.likelihoods.chances import ROUNDING
 from relpref.models import preference_gp
 from relpref.posterior.gaussian import MixtureBelief
 
@@ -122,7 +123,8 @@ def log_likelihood(kind: str, utility: Any) -> Any:
         z = z + parameters["position_bias"] * answers.shown_first[row]
         scale = parameters["rater_noise"][answers.rater[row]]
         if kind == "soft":
-            report, sd = special.ndtri(answers.probability[row]), scale * parameters["soft_noise"]
+            report = special.ndtri(answers.probability[row])
+            sd = np.hypot(scale * parameters["soft_noise"], ROUNDING)
             log = stats.norm.logpdf(report, z, sd) - stats.norm.logpdf(report)
         else:
             tie = answers.tie is not None and answers.tie[row]

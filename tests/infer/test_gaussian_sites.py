@@ -19,6 +19,7 @@ from relpref.diagnostics import influence, leave_one_out
 from relpref.errors import InferenceError
 from relpref.infer import EP, Laplace
 from relpref.kernels import SquaredExponential
+from relpref.likelihoods.chances import ROUNDING
 from relpref.models import xpgp
 
 SIZE = 5
@@ -160,8 +161,8 @@ def reported() -> Any:
     """A posterior of reports, and the exact one: mean and covariance of all gaps without each
     report.
     """
-    data, noise = reports(), 1e-4
-    engine = EP(xpgp, fixed={**HYPERPARAMETERS, "soft_noise": noise})
+    data, noise = reports(), np.hypot(1e-4, ROUNDING)
+    engine = EP(xpgp, fixed={**HYPERPARAMETERS, "soft_noise": 1e-4})
     posterior = engine.run(0, data, individual=False, attribute_kernel=SquaredExponential())
     table = data.attributes
     standard = (table - table.mean(axis=0)) / table.std(axis=0)
@@ -215,9 +216,27 @@ def test_leaving_out_a_report_that_nothing_supports() -> None:
         assert_allclose(found[row], expected, atol=1e-6)
 
 
-def test_reports_at_the_defaults_are_right_or_refused() -> None:
-    """Reports that agree to six decimals leave next to no noise: the search ends below what
-    rounding allows, and says so.
-    """
-    with pytest.raises(InferenceError, match="too_precise"):
-        EP(xpgp, hyperparameters="maximize").run(0, reports())
+@pytest.mark.parametrize("hyperparameters", ["integrate", "maximize"])
+def test_reports_that_agree_to_six_decimals(hyperparameters: Any) -> None:
+    """They say no more than reports that were rounded."""
+    data = reports()
+    posterior = EP(xpgp, hyperparameters=hyperparameters).run(0, data)
+    projection = np.eye(8)[data.winner] - np.eye(8)[data.loser]
+    label = ndtri(np.asarray(data.comparisons.probability))
+    assert np.abs(projection @ posterior.mean() - label).max() < ROUNDING
+    gaps = np.sqrt(np.diag(projection @ posterior.covariance() @ projection.T))
+    assert 0.25 * ROUNDING < gaps.min() and gaps.max() < 2 * ROUNDING
+
+
+def test_a_few_equal_reports_are_no_exact_ones() -> None:
+    """Thirteen reports say nothing of the noise where any noise fits."""
+    table = pd.DataFrame(
+        [("a", "b", 0.7, 5), ("b", "c", 0.6, 5), ("a", "d", 0.8, 3)],
+        columns=["first", "second", "probability", "count"],
+    )
+    for hyperparameters in ("integrate", "maximize"):
+        posterior = EP(xpgp, hyperparameters=hyperparameters).run(
+            0, PreferenceData.from_tables(answers=table)
+        )
+        assert posterior.hyperparameters["soft_noise"] > 0.03
+        assert posterior.sd().min() > ROUNDING

@@ -116,6 +116,7 @@ PRIORS = {
     "Weibull": dist.Weibull(1.4, 2.2),
     "Kumaraswamy": dist.Kumaraswamy(2.0, 1.3),
     "gamma": dist.Gamma(2.5, 0.7),
+    "inverse gamma": dist.InverseGamma(1.5, 0.5),
     "exponential": dist.Exponential(1.9),
     "plated": dist.LogNormal(jnp.array([0.1, -0.2]), 0.5),
     "vector": dist.HalfNormal(0.6).expand([3]).to_event(1),
@@ -192,7 +193,7 @@ def test_averaged_raters_without_a_compiler() -> None:
 def computes(data: PreferenceData) -> None:
     """A program that hands nothing on as it is, with a prior that JAX alone knows."""
     answers = data.comparisons
-    scale = numpyro.sample("scale", dist.InverseGamma(3.0, 2.0))
+    scale = numpyro.sample("scale", dist.HalfCauchy(1.0))
     noise = numpyro.sample("noise", dist.HalfNormal(1.0))
     mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
     covariance = Dense(scale**2 * jnp.eye(data.num_items))

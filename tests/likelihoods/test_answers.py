@@ -22,6 +22,7 @@ from relpref.likelihoods import (
     ProbitComparison,
     SoftComparison,
 )
+from relpref.likelihoods.chances import ROUNDING
 from relpref.likelihoods.tilted import interval_log, interval_moments
 from relpref.likelihoods.weighted import WeightedComparison
 
@@ -78,7 +79,8 @@ def davidson_log(value: int, z: Any, scale: float) -> Any:
 
 def soft_log(value: float, z: Any, scale: float) -> Any:
     report = special.ndtri(value)
-    return stats.norm.logpdf(report / scale, z) - np.log(scale) - stats.norm.logpdf(report)
+    error = np.hypot(scale, ROUNDING)
+    return stats.norm.logpdf(report, z * scale, error) - stats.norm.logpdf(report)
 
 
 def signed(log: Callable[[Any], Any]) -> Callable[..., Any]:
