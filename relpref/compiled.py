@@ -16,16 +16,18 @@ import os
 import platform
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from platformdirs import user_cache_path
 
 from relpref.devices import host
 
+Function = Callable[..., Any]
 SETTING = "RELPREF_CACHE"
 _DIGEST_BYTES = 16
 _PREFIX = "jax-"  # of names of folders
@@ -33,6 +35,33 @@ _lock = threading.Lock()
 _thread = threading.local()  # ``inside``: whether this thread is in `kept`
 _threads = 0  # number of threads in `kept`
 _entries: "Entries | None" = None  # shared by these threads
+
+
+def compiled(function: Function | None = None, **options: Any) -> Function:
+    """Compile a function as `jax.jit` does; arrays of its result are NumPy's.
+
+    ``options`` are those of `jax.jit`. Inside of a function that JAX traces, and for random keys,
+    the result is JAX's.
+    """
+    if function is None:
+        return partial(compiled, **options)
+    import jax
+
+    jitted = jax.jit(function, **options)
+
+    def plain(leaf: Any) -> Any:
+        traced = isinstance(leaf, jax.core.Tracer) or not hasattr(leaf, "dtype")
+        return (
+            leaf
+            if traced or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else np.asarray(leaf)
+        )
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        return jax.tree.map(plain, jitted(*args))
+
+    return call
 
 
 @contextmanager

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import jax
 import numpy as np
 
 from relpref.compiled import float64
-from relpref.lazy_jit import lazy_jit
 
 _ARRAYS = (np.ndarray, np.generic, jax.Array)
 
@@ -50,22 +48,11 @@ class Skeleton:
 
 
 def evaluated(function: Callable[..., Any], *args: Any) -> Any:
-    """Evaluate a function of JAX in double precision; arrays become NumPy arrays.
+    """Evaluate a function in double precision; arrays of the result become NumPy arrays."""
 
-    The function is compiled for its static arguments: options, and objects unknown to JAX. Pass the
-    same function object in every call.
-    """
-    skeleton, arrays = Skeleton.split(args)
+    def double(leaf: Any) -> Any:
+        floating = isinstance(leaf, _ARRAYS) and np.issubdtype(leaf.dtype, np.floating)
+        return leaf.astype(np.float64, copy=False) if floating else leaf
+
     with float64():
-        try:
-            hash(skeleton)
-        except TypeError:  # a custom kernel
-            result = function(*args)
-        else:
-            result = _evaluated(function, skeleton, arrays)
-        return jax.tree.map(np.asarray, result)
-
-
-@partial(lazy_jit, static_argnums=(0, 1))
-def _evaluated(function: Callable[..., Any], skeleton: Skeleton, arrays: tuple[Any, ...]) -> Any:
-    return function(*skeleton.join(arrays))
+        return jax.tree.map(np.asarray, function(*jax.tree.map(double, args)))

@@ -43,7 +43,6 @@ OPEN = (
     "devices",
     "errors",
     "files",
-    "lazy_jit",
     "limits",
     "options",
     "journal",

@@ -18,7 +18,7 @@ from jax import Array
 from scipy import sparse
 from scipy.special import logsumexp
 
-from relpref.compiled import float64
+from relpref.compiled import compiled, float64
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of
 from relpref.infer.call import Values, survey
@@ -28,7 +28,6 @@ from relpref.infer.layout import Observation, Prior
 from relpref.infer.program import Program
 from relpref.infer.sites import Cavity, Sites, cavities, cavities_of_answers
 from relpref.infer.spaces import Marginals
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.orthants import log_chosen, log_ordered
 from relpref.limits import MAX_ORDERS_OF_LIST, MAX_ROWS_TAKEN_OUT
@@ -439,7 +438,7 @@ def _predict(
     )
 
 
-@lazy_jit
+@compiled
 def _outcomes_by_jax(program: Program, mean: Array, variance: Array) -> list[Any]:
     """Outcomes, see `_outcomes`, of all observations of a program."""
     observations = program.read().observations

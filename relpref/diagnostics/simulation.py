@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from numpyro import handlers
 from scipy.special import ndtr
 
+from relpref.compiled import compiled
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.covariates import EFFECT
 from relpref.data.relation_data import SIGN
@@ -21,7 +22,6 @@ from relpref.infer.exact.structure import find_structure
 from relpref.infer.layout import Layout
 from relpref.infer.program import discover
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import as_likelihood
 from relpref.posterior.base import Posterior
 from relpref.posterior.classes import DECISION
@@ -135,7 +135,7 @@ class Questions:
         return Call.split(Answered(self.program), (answers, *self.args), self.kwargs)
 
 
-@lazy_jit(static_argnums=0)
+@compiled(static_argnums=0)
 def _draw(call: Call, arrays: tuple[Any, ...], keys: Array) -> Values:
     args, kwargs = call.skeleton.join(arrays)
 
@@ -314,7 +314,7 @@ class Asked(NamedTuple):
         return np.asarray(mean), np.asarray(variance)
 
 
-@lazy_jit(static_argnums=(0, 1, 2))
+@compiled(static_argnums=(0, 1, 2))
 def _moments(
     quantity: Quantity,
     call: Call,

@@ -14,7 +14,6 @@ import pandas as pd
 from relpref.compiled import float64
 from relpref.data.arrays import shown
 from relpref.errors import ClusterError, DataError
-from relpref.lazy_jit import clear
 from relpref.limits import release_memory, resident_memory
 
 # Megabytes by which the process may grow before what JAX compiled is dropped.
@@ -104,7 +103,6 @@ class _Kept:
             if full:
                 # Private caches of JAX hold most of it; nothing public drops the oldest of them
                 # alone.
-                clear()
                 jax.clear_caches()
                 release_memory()
                 self._sizes.clear()

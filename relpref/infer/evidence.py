@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from relpref.compiled import compiled
 from relpref.devices import default_device
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.arrow import Arrow, ArrowSpace
@@ -20,7 +21,6 @@ from relpref.infer.call import Values
 from relpref.infer.gradient import (
     Slopes,
     along,
-    bends,
     dual_vector,
     slopes_of_answers,
     slopes_of_answers_at,
@@ -36,7 +36,6 @@ from relpref.infer.program import Program
 from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites, by_rows, cavities, run
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.powers import knows_derivatives
 from relpref.linalg import BlockDiagonal, Dense
@@ -138,16 +137,13 @@ def evaluate(
             space = HostSpace.of(covariance, grouped, program.layout.precise and arrow is None)
             space = space if program.layout.joint else with_noise(space, arrow, noise)
 
-        def bending(value: Array) -> Array:
-            return np.asarray(_bends(program, unconstrained, value))
-
         dear = (m if dual else n) > _CHEAP
         joint = None
         if program.layout.joint and arrow is not None:
             joint = joint_on_host(arrow, program, unconstrained)
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
         power = (prior.power,) if program.layout.repeated else ()
-        problem = Problem(space, rows, *answers, bending, joint, dear, power, slopes)
+        problem = Problem(space, rows, *answers, joint, dear, power, slopes)
         result = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, result, prior)
         if whole:
@@ -284,25 +280,19 @@ def dense_blocks(layout: Layout, covariance: BlockDiagonal) -> dict[str, dict[st
     return blocks
 
 
-@lazy_jit
+@compiled
 def _tilted_by(program: Program, unconstrained: Values, *given: Array) -> TiltedMoments:
     reading = program.read(unconstrained)
     return tilted(reading.observations, reading.offset, *given)
 
 
-@lazy_jit
+@compiled
 def _slopes_by(program: Program, unconstrained: Values, *given: Array) -> tuple[Any, ...]:
     reading = program.read(unconstrained)
     return slopes_of_answers(reading.observations, reading.offset, *given)
 
 
-@lazy_jit
-def _bends(program: Program, unconstrained: Values, value: Array) -> Array:
-    reading = program.read(unconstrained)
-    return bends(reading.observations, reading.offset, value)
-
-
-@partial(lazy_jit, static_argnums=3)
+@compiled(static_argnums=3)
 def _slope(program: Program, unconstrained: Values, slopes: Slopes, with_prior: bool) -> Values:
     """Gradient of log evidence, and of the log prior, by a function with the same derivative."""
 
@@ -423,14 +413,13 @@ def prepared(program: Program, reading: Reading, prior: Prior, dual: bool) -> Pr
         space = LatentSpace.build(covariance, projection, grouped, accurate)
         space = space if program.layout.joint else with_noise(space, program.arrow, prior.noise)
     moments = partial(tilted, reading.observations, reading.offset)
-    bending = partial(bends, reading.observations, reading.offset)
     joint = None
     if program.layout.joint and program.arrow is not None:
         joint = joint_of(program.arrow, reading)
     answers = prior.counts, moments, prior.log_concave, prior.gaussian
     power = (prior.power,) if program.layout.repeated else ()
     slopes = partial(slopes_of_answers, reading.observations, reading.offset)
-    return Problem(space, projection, *answers, bending, joint, True, power, slopes)
+    return Problem(space, projection, *answers, joint, True, power, slopes)
 
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
@@ -445,7 +434,7 @@ def with_noise(
     return space if arrow is None else ArrowSpace(space, arrow.blocks, arrow.blocks.factors(noise))
 
 
-_tilted = lazy_jit(tilted)
+_tilted = compiled(tilted)
 
 
 def expectation_propagation(

@@ -10,7 +10,6 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
@@ -160,15 +159,6 @@ def _rows(columns: list[TiltedMoments]) -> TiltedMoments:
     return TiltedMoments(
         *(xp.concatenate([xp.ravel(each) for each in part]) for part in zip(*columns, strict=True))
     )
-
-
-def bends(observations: tuple[Observation, ...], offset: Array, value: Array) -> Array:
-    """Derivative of every row's curvature in the projection, at a point."""
-
-    def curvature(at: Array) -> Array:
-        return at_points(observations, offset, at).curvature
-
-    return jax.jvp(curvature, (value,), (jnp.ones_like(value),))[1]
 
 
 def dual_vector(problem: Problem, fit: Fit) -> Array:

@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relpref.compiled import compiled
 from relpref.infer.arrow import Arrow, Blocks, Weights
 from relpref.infer.call import Values
 from relpref.infer.layout import Observation, Reading
 from relpref.infer.program import Program
-from relpref.lazy_jit import lazy_jit
 from relpref.linalg.arrays import Array, namespace
 
 # Steps of first and of second differences, where the noise of an answer is 1.
@@ -177,7 +177,7 @@ def slopes(reading: Reading, points: Array) -> tuple[Array, Array]:
     return height, slope
 
 
-@lazy_jit
+@compiled
 def _slopes(program: Program, unconstrained: Values, points: Array) -> tuple[Array, Array]:
     return slopes(program.read(unconstrained), points)
 

@@ -10,7 +10,13 @@ from jax.tree_util import Partial
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Approximation, evaluate
-from relpref.infer.gradient import Slopes, at_points, dual_vector
+from relpref.infer.gradient import (
+    Slopes,
+    at_points,
+    dual_vector,
+    slopes_of_answers_at,
+    sum_of,
+)
 from relpref.infer.joint import Around, half_trace, heights, slope_along
 from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known
 from relpref.likelihoods import TiltedMoments
@@ -203,14 +209,13 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Slopes, Array]:
     x, pulled back through dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the
     projections and g the slopes of the log likelihoods.
     """
-    assert problem.bends is not None
     space: Any = problem.space
     value, joint = fit.marginals.mean, problem.joint
     counts, point = problem.counts, 0 * value
     if joint is not None:
         counts, point = counts * joint.alone, 1 - joint.alone
     spread = counts * fit.marginals.variance
-    slope = namespace(counts).where(counts > 0, -0.5 * spread * problem.bends(value), 0.0)
+    slope = namespace(counts).where(counts > 0, -0.5 * spread * _bends(problem, value), 0.0)
     among: tuple[Array, ...] = ()
     if joint is not None:
         among = (joint.roots(space.covariance(fit.factor)),)
@@ -221,8 +226,49 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Slopes, Array]:
     else:
         pulled = slope - joint.times(fit.factor.precision, response)
     # G times the pullback is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
+    if joint is None:
+        moved = _slopes_of_answers(problem, fit, slope, spread, response)
+        if not moved.surrogates:
+            return moved, pulled
     answers = Partial(_pull_of_answers, counts, value, point, spread, response, *among)
     return Slopes({}, (answers,)), pulled
+
+
+# Distances of points around x, in units of a step, and weights of differences for the first and the
+# second derivative there.
+_STEP = 3e-3
+_AROUND = np.arange(-2.0, 3.0)
+_FIRST = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / (12 * _STEP)
+_SECOND = np.array([-1.0, 16.0, -30.0, 16.0, -1.0]) / (12 * _STEP**2)
+
+
+def _bends(problem: Problem, value: Array) -> Array:
+    """Derivatives of the curvatures at x, shape (m,)."""
+    nothing = 0 * value
+    return sum(
+        weight * problem.tilted(value + _STEP * move, nothing).curvature
+        for move, weight in zip(_AROUND, _FIRST, strict=True)
+        if weight
+    )
+
+
+def _slopes_of_answers(
+    problem: Problem, fit: Fit, slope: Array, spread: Array, response: Array
+) -> Slopes:
+    """Derivatives of `_pull_of_answers`, where likelihoods know those of log p.
+
+    The slope g and the curvature k of log p move by its first and second derivative in x.
+    """
+    assert problem.slopes is not None
+    value, counts, nothing = fit.marginals.mean, problem.counts, 0 * spread
+    _, gradient, curvature = problem.tilted(value, nothing)
+    dual, parts = counts * (gradient - response * curvature) + slope, []
+    for move, first, second in zip(_AROUND, _FIRST, _SECOND, strict=True):
+        weight = counts * (move == 0) + first * counts * response + 0.5 * second * spread
+        at, here = value + _STEP * move, dual * (move == 0)
+        given = problem.slopes(at, nothing, weight, nothing)
+        parts.append(slopes_of_answers_at(at, nothing, nothing, here, given))
+    return sum_of(parts)
 
 
 def _pull_of_answers(

@@ -21,10 +21,16 @@ from relpref.infer.affine import Leaf, Way, is_concave
 from relpref.infer.call import Call, Values
 from relpref.infer.layout import Layout, counts_of, shared_noise
 from relpref.infer.medians import median_by_numpy
+from relpref.infer.rows import DenseRows
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.tilted import unwrap
+from relpref.linalg.arrays import is_affine
 
 Ask = Callable[["Affine"], Any]
+
+
+def _refused(values: "Affine") -> Any:
+    raise TypeError("a latent site has no values yet, which a function of JAX asks for")
 
 
 class Affine:
@@ -43,7 +49,7 @@ class Affine:
         self.matrix, self.offset, self.ask, self.moves = matrix, offset, ask, moves
 
     @classmethod
-    def latents(cls, layout: Layout, ask: Ask) -> "dict[str, Affine]":
+    def latents(cls, layout: Layout, ask: Ask = _refused) -> "dict[str, Affine]":
         """Every latent site of a layout."""
         unit = scipy.sparse.eye_array(layout.num_latents, format="csr")
         return {
@@ -208,6 +214,26 @@ def _factor(value: Any) -> Any:
 
 def _of_numpy(index: Any) -> Any:
     return np.asarray(index) if isinstance(index, jax.Array | list) else index
+
+
+def written(
+    call: Call, arrays: tuple[Any, ...], fixed: Values, layout: Layout
+) -> tuple[DenseRows, dict[str, Values]]:
+    """The projection of a program with numbers for all other sites, and its sites at latents of 0.
+
+    A program that needs latents or factors of them as arrays of JAX raises a TypeError.
+    """
+    sites, matrices = call.trace(arrays, {**fixed, **Affine.latents(layout)}), []
+    for name in layout.observed:
+        predictor: Any = as_likelihood(sites[name]["fn"]).predictor
+        if not isinstance(predictor, Affine) or predictor.moves:
+            raise TypeError("JAX computes what latents are multiplied by")
+        matrices.append(predictor.matrix)
+        at_zero = jax.tree.map(
+            lambda leaf: leaf.offset if is_affine(leaf) else leaf, sites[name]["fn"]
+        )
+        sites[name] = {**sites[name], "fn": at_zero}
+    return DenseRows(scipy.sparse.vstack(matrices).toarray()), sites
 
 
 class Run(NamedTuple):

@@ -11,9 +11,9 @@ from jax import Array
 from numpyro.distributions.transforms import biject_to
 from scipy import special
 
+from relpref.compiled import compiled
 from relpref.infer.call import Call, Values
 from relpref.infer.layout import Layout
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 
 # Unconstrained medians by NumPy, or means of families without a quantile function, and the
@@ -43,7 +43,7 @@ def median_by_numpy(prior: dist.Distribution) -> Any:
     return np.broadcast_to(family(*values), prior.shape())
 
 
-@lazy_jit(static_argnums=(0, 1, 2))
+@compiled(static_argnums=(0, 1, 2))
 def medians_by_jax(
     call: Call, names: tuple[str, ...], layout: Layout, arrays: tuple[Any, ...], fixed: Values
 ) -> Values:

@@ -5,7 +5,6 @@ Some are averaged over by members; of the others the scales of their priors are 
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 from scipy.special import ndtri
 
+from relpref.compiled import compiled
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
 from relpref.infer.evidence import Evidence, on_host, slopes_of_cavities
@@ -25,7 +25,6 @@ from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.search import Fitted
 from relpref.infer.sites import Sites, cavities_of_answers
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg.arrays import Array, ravel
 from relpref.result import CODES, Result
@@ -106,7 +105,7 @@ class _Dependence(NamedTuple):
 
 def _by_places(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence] | None:
     """Dependence on each hyperparameter, by name, if no number of the program is computed."""
-    if program.layout.quadrature or (template := program.template).computed:
+    if program.layout.quadrature or (template := program.template).computing:
         return None
     (prior, parameters), forms = template.places, template.forms
     named = [name for name, _ in program.layout.hyperparameters]
@@ -222,7 +221,7 @@ def _row(program: Program, name: str, number: int) -> Any:
     return None if any(np.any(error > _EXACT * np.abs(moved) * number) for error in errors) else row
 
 
-@partial(lazy_jit, static_argnums=1)
+@compiled(static_argnums=1)
 def _touched(
     program: Program, name: str, unconstrained: Values, place: Array, marks: Array
 ) -> Array:
@@ -321,7 +320,7 @@ class Averaged(NamedTuple):
         }
 
 
-@lazy_jit
+@compiled
 def _probability(program: Program, unconstrained: Values, *given: Array) -> Array:
     likelihood: Any
     ((likelihood, value, _),) = program.read(unconstrained).observations
@@ -337,7 +336,7 @@ def _is_scale(program: Program, sites: dict[str, Site], site: str, name: str) ->
     return bool(np.all(location == 0) & np.all(scale == program.fixed[name]))
 
 
-@partial(lazy_jit, static_argnums=1)
+@compiled(static_argnums=1)
 def _normal(program: Program, site: str, unconstrained: Values) -> tuple[Array, Array]:
     prior = unwrap(program.sites(jnp.zeros(program.layout.num_latents), unconstrained)[site]["fn"])
     return prior.loc, prior.scale
@@ -465,7 +464,7 @@ def _scale(program: Program, name: str, curvature: Floats, slope: Floats) -> flo
     )
 
 
-@partial(lazy_jit, static_argnums=1)
+@compiled(static_argnums=1)
 def _scales(program: Program, name: str) -> tuple[Array, Array]:
     """Values of a scale and the log densities of the unconstrained ones."""
     prior = unwrap(

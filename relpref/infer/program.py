@@ -20,6 +20,7 @@ from jax import Array
 from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
+from relpref.compiled import compiled
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.affine import NUTS, Leaf, Link, Way
 from relpref.infer.arrow import Arrow, Kind
@@ -39,7 +40,6 @@ from relpref.infer.members import Floats, Members, OfMembers
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Map
 from relpref.infer.template import Filled, Template, log_prior
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.quadrature import ByQuadrature
 from relpref.likelihoods.tilted import INTEGRATED, unwrap
@@ -317,7 +317,7 @@ class Program:
         }
 
 
-@lazy_jit
+@compiled
 def _constrain(program: Program, draws: Values) -> Values:
     def constrain(raw: Values) -> Values:
         sites = program.sites(jnp.zeros(program.layout.num_latents), raw)
@@ -326,7 +326,7 @@ def _constrain(program: Program, draws: Values) -> Values:
     return jax.vmap(constrain)(draws)
 
 
-@lazy_jit
+@compiled
 def _values_of_members(program: Program, unconstrained: Values, standard: Array) -> Values:
     assert program.members is not None
     names = program.members.names
@@ -335,7 +335,7 @@ def _values_of_members(program: Program, unconstrained: Values, standard: Array)
     return {name: sites[name]["value"] for name in names}
 
 
-@lazy_jit
+@compiled
 def _draw(program: Program, keys: Array) -> Values:
     def draw(key: Array) -> Values:
         sites = program.call.trace(program.arrays, program.fixed, key)

@@ -18,7 +18,7 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy import sparse
 
-from relpref.compiled import float64
+from relpref.compiled import compiled, float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.call import Values
 from relpref.infer.gradient import tilted
@@ -28,7 +28,6 @@ from relpref.infer.program import Program
 from relpref.infer.samples import from_samples
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import Smoothed, smoothed, threshold
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.orders import NODES
 from relpref.likelihoods.powers import knows_derivatives
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
@@ -213,7 +212,7 @@ def _at_predictors(
         rows = np.flatnonzero(counts[start : start + value.size])
         alone = likelihood.single if hasattr(likelihood, "log_prob_of_lists") else likelihood
         some = alone.rows(rows)
-        total += some.log_at(value[rows], predictors[:, start + rows]) @ counts[start + rows]
+        total += some.log_at(value.ravel()[rows], predictors[:, start + rows]) @ counts[start + rows]
         start += value.size
     return total
 
@@ -252,12 +251,12 @@ def _effects(
     return total, seen_by_rows[:, :-1]
 
 
-@lazy_jit(static_argnums=1)
+@compiled(static_argnums=1)
 def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
     return jax.lax.map(partial(log_likelihood, program), draws, batch_size=block)
 
 
-@lazy_jit(static_argnums=1)
+@compiled(static_argnums=1)
 def _predictors(program: Program, block: int, draws: Array) -> Array:
     return jax.lax.map(program.predictors, draws, batch_size=block)
 
@@ -267,7 +266,7 @@ def observations_of(program: Program) -> tuple[Observation, ...]:
     return program.on_host().prior.observations
 
 
-@lazy_jit(static_argnums=2)
+@compiled(static_argnums=2)
 def _log_likelihoods_at(program: Program, counts: Array, block: int, predictors: Array) -> Array:
     """Log likelihoods of answers at their predictors, shape (s,); rows of count 0 are left out."""
     observations = program.read().observations

@@ -12,14 +12,13 @@ from jax import Array
 from numpyro import handlers
 from numpyro.infer.reparam import Reparam
 
-from relpref.compiled import float64
+from relpref.compiled import compiled, float64
 from relpref.errors import DataError
 from relpref.infer.assemble import choose
 from relpref.infer.call import Call, Model, Values
 from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.layout import MATRICES, Layout
 from relpref.kernels import GaussianProcess
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import fits, require_memory
 from relpref.posterior.base import Parts, Posterior
@@ -200,7 +199,7 @@ def from_samples(
     return choose(origin, layout.slices, common)
 
 
-@lazy_jit(static_argnums=(0, 1, 4))
+@compiled(static_argnums=(0, 1, 4))
 def _latent_parts(
     call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, fixed: bool = False
 ) -> tuple[Values, dict[str, dict[str, Array]]]:

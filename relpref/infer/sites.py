@@ -82,9 +82,6 @@ class Problem(NamedTuple):
     # shape (m,).
     log_concave: Any = True
     gaussian: Known | None = None
-    # From the projections to the derivatives of the curvatures there, shape (m,) each; for engines
-    # whose sites touch the likelihoods at a point.
-    bends: Callable[[Array], Array] | None = None
     joint: Any = None  # a `relpref.infer.joint.Joint`, for such engines, where rows are one outcome
     # Whether a factorization costs more than a few held sweeps; otherwise these come only after
     # many fresh ones.

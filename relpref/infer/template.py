@@ -20,22 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
+from relpref.compiled import compiled
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.call import Values, survey
+from relpref.infer.latents import written
+from relpref.infer.rows import DenseRows
 from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.layout import Observation, Prior, Reading, joined_rows, prior_of, shared_noise
 from relpref.infer.members import Members, OfMembers
 from relpref.infer.priors import Form, Mapped, form_of
 from relpref.infer.spaces import Map
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal
-from relpref.linalg.arrays import Array, summed_to
+from relpref.linalg.arrays import Array, on_host, summed_to
 from relpref.linalg.covariance import Pulls, at_path
 from relpref.pytree import Untraced
 
 Program = Any  # of `relpref.infer.program`, which builds on this module
 Floats = NDArray[np.float64]
+_STEP = 1e-5  # of differences, relative to a hyperparameter
 Parameters = dict[str, dict[str, Any]]  # of priors, by hyperparameters and names
 
 
@@ -48,31 +51,39 @@ def _numbers(
     program has the projection. A prior has no form where JAX alone knows it.
     """
     layout, program = program.layout, replace(program, fixed=values)
-    sites = program.sites(origin)
+    moves = program.rows is None and on_host(values)
+    projection, sites = None, {}
+    if moves and layout.quadrature:
+        raise TypeError("a predictor that is no parameter of its likelihood")
+    if moves:
+        projection, sites = written(program.call, program.arrays, program.fixed, layout)
+    else:
+        sites = program.sites(origin)
     gaussians = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
     location = joined_rows([mean for mean, _ in gaussians])
     observations = program.observations(sites, origin)
     noise = [kind.sd for kind in shared_noise([each.likelihood for each in observations])]
     noise += [unwrap(sites[name]["fn"]).scale for name, _ in layout.integrated]
-    projection: Any = None
-    if program.rows is None:
+    if program.rows is None and projection is None:
         offset, apply = jax.linearize(program.predictors, location)
-        projection = Map(apply, apply)
+        projection = DenseRows(Map(apply, apply).rows(jnp.eye(len(location))))
     elif layout.quadrature:
         offset = program.predictors(origin)
     else:
         offset = joined_rows([each.likelihood.predictor for each in observations])
+        if projection is not None:
+            offset = offset + projection.rows(location)
     reading = Reading(
         hyperparameters={},
         covariance=BlockDiagonal(tuple(covariance.in_memory() for _, covariance in gaussians)),
         location=location,
         offset=offset,
-        projection=projection,
+        projection=None,
         observations=observations,
         log_prior=None,
         noise=tuple(noise),
     )
-    prior = prior_of(reading, program.rows is not None)
+    prior = prior_of(reading, True)._replace(projection=projection)
     if layout.quadrature or not all(site.portable for site in survey(program.call)):
         prior = prior._replace(observations=())
     forms = {name: form_of(sites[name]["fn"]) for name in named}
@@ -86,7 +97,7 @@ def _leaves(tree: Any) -> tuple[list[Any], Any]:
     return jax.tree.flatten(tree, is_leaf=lambda node: hasattr(node, "num_nodes"))
 
 
-@lazy_jit(static_argnums=(1, 2))
+@compiled(static_argnums=(1, 2))
 def _computed(
     program: Program, named: tuple[str, ...], places: tuple[int, ...], values: Values
 ) -> list[Array]:
@@ -96,7 +107,7 @@ def _computed(
     return [leaves[place] for place in places]
 
 
-@lazy_jit(static_argnums=(1, 2))
+@compiled(static_argnums=(1, 2))
 def _pulled(
     program: Program,
     named: tuple[str, ...],
@@ -113,21 +124,21 @@ def _pulled(
     return jax.vjp(computed, values)[1](slopes)[0]
 
 
-@lazy_jit
+@compiled
 def _prior(program: Program, fixed: Values, raw: Values) -> tuple[Values, Array]:
     """Hyperparameters on their supports, and the log density of the unconstrained ones."""
     sites = replace(program, fixed=fixed).sites(jnp.zeros(program.layout.num_latents), raw)
     return {name: sites[name]["value"] for name in raw}, log_prior(sites, raw)
 
 
-@lazy_jit
+@compiled
 def _pulled_by_prior(program: Program, fixed: Values, raw: Values, slopes: Values) -> Values:
     """Derivatives in unconstrained hyperparameters, from those on the supports."""
     back = jax.vjp(partial(_prior, program, fixed), raw)[1]
     return back((slopes, jnp.ones(())))[0]
 
 
-@lazy_jit(static_argnums=1)
+@compiled(static_argnums=1)
 def _densities(program: Program, name: str, values: Values, raw: Array) -> Array | None:
     """See `Filled.densities`."""
     sites = replace(program, fixed=values).sites(jnp.zeros(program.layout.num_latents))
@@ -171,13 +182,38 @@ class Multiple(NamedTuple):
         return np.asarray(np.bincount(self.entry.ravel(), shares, size), np.float64)
 
 
+class ByNumPy(NamedTuple):
+    """Numbers that a program computes by NumPy from numbers, by their places."""
+
+    constants: dict[int, Any]
+    multiples: dict[int, Multiple]
+    moving: dict[int, tuple[int, ...]]  # shapes of the others
+    movers: frozenset[str] = frozenset()  # hyperparameters that move these
+
+
+# Errors of a program that needs JAX for a number.
+_NO_NUMBERS = (AttributeError, TypeError, UnsupportedProgramError, ValueError)
+
+
+def _run_by_numpy(program: Program, named: tuple[str, ...], values: Values) -> list[Any]:
+    """All numbers of a program at values of its hyperparameters; tracers where JAX computes them."""
+    leaves: list[Any] = []
+
+    def record() -> None:
+        origin = np.zeros(program.layout.num_latents)
+        leaves.extend(_leaves(_numbers(program, named, values, origin)[:2])[0])
+
+    jax.eval_shape(record)
+    return leaves
+
+
 def _by_numpy(
     program: Program, named: tuple[str, ...], shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[int, Any], dict[int, Multiple]]:
-    """Constants, and multiples of hyperparameters, that a program computes by NumPy.
+) -> ByNumPy:
+    """Find the numbers that a program computes by NumPy.
 
-    They are given by places. The program runs at three values of the hyperparameters, of which the
-    first two have a ratio of its own for each entry.
+    The program runs at three values of the hyperparameters, of which the first two have a ratio of
+    its own for each entry.
     """
     rng, site_of = np.random.default_rng(0), list[str]()
     for name, shape in shapes.items():
@@ -185,21 +221,18 @@ def _by_numpy(
     number = len(site_of)
     first, third = rng.uniform(0.5, 1.0, (2, number))
     ratio = 1 - 0.5 * rng.permutation(number) / max(number, 1)
-    several: list[list[Any]] = []
 
-    def record() -> None:
-        for flat in (first, first * ratio, third):
-            ends = np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1]
-            parts = zip(shapes.items(), np.split(flat, ends), strict=True)
-            values = {name: part.reshape(shape) for (name, shape), part in parts}
-            origin = np.zeros(program.layout.num_latents)
-            several.append(_leaves(_numbers(program, named, values, origin)[:2])[0])
+    def leaves_at(flat: Floats) -> list[Any]:
+        ends = np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1]
+        parts = zip(shapes.items(), np.split(flat, ends), strict=True)
+        values = {name: part.reshape(shape) for (name, shape), part in parts}
+        return _run_by_numpy(program, named, values)
 
     try:
-        jax.eval_shape(record)
-    except (TypeError, UnsupportedProgramError, ValueError):
-        return {}, {}
-    order, constants, multiples = np.argsort(ratio), {}, {}
+        several = [leaves_at(flat) for flat in (first, first * ratio, third)]
+    except _NO_NUMBERS:
+        return ByNumPy({}, {}, {})
+    order, constants, multiples, moving = np.argsort(ratio), {}, {}, {}
     starts = dict(zip(shapes, np.cumsum([0, *map(math.prod, shapes.values())]), strict=False))
     for at, leaves in enumerate(zip(*several, strict=True)):
         if not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves):
@@ -209,7 +242,10 @@ def _by_numpy(
         if np.array_equal(at_first, at_second) and np.array_equal(at_first, at_third):
             constants[at] = leaves[0]
             continue
-        if np.all(zero) or not np.issubdtype(at_first.dtype, np.floating):
+        if not np.issubdtype(at_first.dtype, np.floating):
+            continue
+        moving[at] = at_first.shape
+        if np.all(zero):
             continue
         seen = np.where(zero, 0.0, at_second / np.where(zero, 1.0, at_first))
         place = np.searchsorted(ratio[order], seen * (1 - 1e-9)).clip(max=len(order) - 1)
@@ -223,7 +259,15 @@ def _by_numpy(
             at_third, factor * third[entry], 1e-12, 0.0
         ):
             multiples[at] = Multiple(site, entry - starts[site], factor)
-    return constants, multiples
+            del moving[at]
+    movers = set()
+    for name, start in starts.items() if moving else ():
+        size = math.prod(shapes[name])
+        moved = np.where((np.arange(number) - start) // max(size, 1) == 0, third, first)
+        leaves = leaves_at(moved)
+        if any(not np.array_equal(leaves[at], several[0][at]) for at in moving):
+            movers.add(name)
+    return ByNumPy(constants, multiples, moving, frozenset(movers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +280,10 @@ class Template:
     structure: Any  # of the first two results of `_numbers`
     leaves: tuple[Any, ...]  # constants; None in other places
     multiples: Mapping[int, Multiple]  # multiples of hyperparameters by their places
-    computed: Mapping[int, tuple[int, ...]]  # shapes of computed numbers by their places
+    # Shapes of computed numbers by their places: by NumPy, and by JAX
+    moving: Mapping[int, tuple[int, ...]]
+    computed: Mapping[int, tuple[int, ...]]
+    movers: frozenset[str]  # hyperparameters that move the former
     forms: Mapping[str, Form]  # of priors; without those that JAX alone knows
     # Members whose hyperparameters are averaged over here; None: the program does, if any.
     members: Members | None = None
@@ -248,7 +295,7 @@ class Template:
         if members is not None:
             template = cls._run(replace(program, members=None), members)
             (observation, *more) = template.places[0].observations
-            moving = template.computed.keys() & set(jax.tree.leaves(observation))
+            moving = template.computing & set(jax.tree.leaves(observation))
             usable = all(
                 name in template.forms and template.forms[name].quantile for name in members.names
             )
@@ -281,7 +328,7 @@ class Template:
                     computed[at], leaves[at] = tuple(leaf.shape), None
                 elif isinstance(leaf, jax.Array):
                     leaves[at] = np.asarray(leaf)
-            parts = structure, tuple(leaves), multiples, computed, forms
+            parts = structure, tuple(leaves), multiples, {}, computed, frozenset(), forms
             templates.append(cls(given, named, shapes, *parts, members))
 
         origin = np.zeros(given.layout.num_latents)
@@ -295,19 +342,26 @@ class Template:
         (template,) = templates
         if not template.computed:
             return template
-        constants, multiples = _by_numpy(given, named, shapes)
-        leaves, computed = list(template.leaves), dict(template.computed)
-        for at in constants.keys() & computed.keys():
-            leaves[at] = constants[at]
-        more = {at: multiples[at] for at in multiples.keys() & computed.keys()}
-        for at in constants.keys() | more.keys():
-            computed.pop(at, None)
+        by_numpy, places = _by_numpy(given, named, shapes), template.computed
+        leaves = list(template.leaves)
+        for at in by_numpy.constants.keys() & places.keys():
+            leaves[at] = by_numpy.constants[at]
+        more = {at: each for at, each in by_numpy.multiples.items() if at in places}
+        moving = {at: shape for at, shape in by_numpy.moving.items() if at in places}
+        known = by_numpy.constants.keys() | more.keys() | moving.keys()
         return replace(
             template,
             leaves=tuple(leaves),
             multiples={**template.multiples, **more},
-            computed=computed,
+            moving=moving,
+            movers=by_numpy.movers,
+            computed={at: shape for at, shape in places.items() if at not in known},
         )
+
+    @property
+    def computing(self) -> set[int]:
+        """Places of computed numbers."""
+        return {*self.moving, *self.computed}
 
     @cached_property
     def places(self) -> tuple[Prior, Parameters]:
@@ -320,7 +374,7 @@ class Template:
         """Whether likelihoods, predictors or noise depend on hyperparameters."""
         prior, _ = self.places
         parts = (prior.observations, prior.noise, prior.offset, prior.location)
-        moving = self.multiples.keys() | self.computed.keys()
+        moving = self.multiples.keys() | self.computing
         return not moving.isdisjoint(jax.tree.leaves(parts)) or not prior.observations
 
     def at(self, unconstrained: Values, fixed: Values) -> "Filled":
@@ -341,6 +395,10 @@ class Template:
             numbers = _computed(self.program, self.named, tuple(self.computed), every)
             for at, number in zip(self.computed, numbers, strict=True):
                 leaves[at] = np.asarray(number)
+        if self.moving:
+            numbers = _run_by_numpy(self.program, self.named, every)
+            for at in self.moving:
+                leaves[at] = numbers[at]
         prior, parameters = self.structure.unflatten(leaves)
         slopes: list[tuple[int | str, Any]] = []
         for name in mapped:
@@ -452,6 +510,25 @@ class Filled(NamedTuple):
             ]
         return slopes
 
+    def _differences(self, every: Values, slopes: Mapping[int, Floats]) -> Values:
+        """Derivatives in hyperparameters from those in the numbers that NumPy computes."""
+        template, total = self.template, {}
+        for name in template.movers & self.prior.hyperparameters.keys():
+            value = self.prior.hyperparameters[name]
+            total[name] = np.zeros(np.shape(value))
+            for entry in np.ndindex(total[name].shape):
+                step = _STEP * abs(np.asarray(value)[entry]) or _STEP
+                sides = []
+                for move in (step, -step):
+                    moved = np.array(value, float)
+                    moved[entry] += move
+                    given = every | {name: moved}
+                    sides.append(_run_by_numpy(template.program, template.named, given))
+                total[name][entry] = sum(
+                    np.vdot(slopes[at], sides[0][at] - sides[1][at]) for at in template.moving
+                ) / (2 * step)
+        return total
+
     def gradient(self, pulls: Pulls) -> Values:
         """Derivatives of log evidence and log prior in the unconstrained hyperparameters.
 
@@ -469,7 +546,8 @@ class Filled(NamedTuple):
         if program.rows is not None and ("offset",) in pulls:
             slopes.append((places.location, program.rows.back(pulls["offset",])))
         total = {name: np.zeros(np.shape(value)) for name, value in values.items()}
-        computed = {at: np.zeros(shape) for at, shape in template.computed.items()}
+        shapes = {**template.moving, **template.computed}
+        computed = {at: np.zeros(shape) for at, shape in shapes.items()}
         for place, slope in slopes:
             if isinstance(place, str):
                 total[place] = total[place] + summed_to(np.asarray(slope), total[place].shape)
@@ -481,11 +559,15 @@ class Filled(NamedTuple):
             elif place in computed:
                 shape = computed[place].shape
                 computed[place] = computed[place] + summed_to(np.asarray(slope), shape)
-        if computed:
-            held = {name: np.ones(shape) for name, shape in template.shapes.items()} | self.fixed
-            by_place = tuple(computed), held, values, list(computed.values())
+        held = {name: np.ones(shape) for name, shape in template.shapes.items()} | self.fixed
+        if template.computed:
+            slopes_at = [computed[at] for at in template.computed]
+            by_place = tuple(template.computed), held, values, slopes_at
             back: Values = _pulled(program, template.named, *by_place)
             total = {name: slope + np.asarray(back[name]) for name, slope in total.items()}
+        if template.moving:
+            for name, back_by_entry in self._differences(held | values, computed).items():
+                total[name] = total[name] + back_by_entry
         if self.mapped or not values:
             return {
                 name: slope * self.mapped[name].slope + self.mapped[name].slope_of_log

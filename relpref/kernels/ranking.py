@@ -396,6 +396,7 @@ def medians(kernel: GramKernel, rankings: Rankings) -> dict[str, Any]:
     return values
 
 
+@jax.jit
 def _medians(priors: Mapping[str, dist.Distribution]) -> dict[str, Array]:
     return {name: prior.icdf(jnp.asarray(0.5)) for name, prior in priors.items()}
 

@@ -227,14 +227,15 @@ class Comparison(TreeDistribution):
         value, mean, variance, weight, power = (
             xp.broadcast_to(array, mean.shape) for array in (value, mean, variance, weight, power)
         )
-        by_nodes = xp.broadcast_to((power != 1) | (not self.closed), mean.shape)
+        # At a cavity without variance log Ẑ is n log p.
+        by_nodes = (variance > 0) & ((power != 1) | (not self.closed))
         totals: dict[str, Array] = {}
-        if self.closed:
+        if self.closed or xp is not np or not np.all(by_nodes):
             seen = copy(self)
             seen.scale = xp.sqrt(xp.square(self.scale) + variance)
             totals = seen.slopes(value, mean)
             totals["scale"] = totals["scale"] * self.scale / seen.scale
-            totals = {n: _weighted(each, ~by_nodes * weight) for n, each in totals.items()}
+            totals = {n: _weighted(each, ~by_nodes * weight * power) for n, each in totals.items()}
         index = np.indices(mean.shape).reshape(mean.ndim, -1)
         if xp is np:
             index = np.stack(np.nonzero(by_nodes & (weight != 0)))

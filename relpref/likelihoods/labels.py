@@ -1,5 +1,6 @@
 """Likelihoods of labels: classes by a link, and values with an offset for each group."""
 
+from copy import copy
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -14,7 +15,8 @@ from numpyro.distributions.util import promote_shapes
 from relpref.errors import DataError
 from relpref.likelihoods.comparison import LogisticComparison, ProbitComparison
 from relpref.likelihoods.tilted import TiltedMoments, TreeDistribution
-from relpref.linalg.arrays import as_array
+from relpref.linalg.arrays import as_array, namespace, summed_to
+from relpref.linalg.covariance import Pulls
 
 Link = Literal["probit", "logit"]
 
@@ -35,6 +37,7 @@ class ProbitBernoulli(TreeDistribution):
     log_concave: ClassVar[bool] = True
     outcomes: ClassVar[tuple[Any, Any]] = (np.array([0, 1], dtype=np.int32), np.array([0.0, 1.0]))
     paired: ClassVar[bool] = False  # an answer is yes or no, and compares nothing
+    copied: ClassVar[bool] = True  # equal answers have a site each: noise is each answer's own
     comparison: ClassVar[type[ProbitComparison] | type[LogisticComparison]] = ProbitComparison
 
     def __init__(
@@ -44,9 +47,9 @@ class ProbitBernoulli(TreeDistribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        self.predictor = as_array(jnp, predictor)
+        self.predictor = as_array(namespace(predictor), predictor)
         shape = self.predictor.shape
-        self.spread = None if spread is None else jnp.broadcast_to(jnp.asarray(spread), shape)
+        self.spread = None if spread is None else namespace(spread).broadcast_to(spread, shape)
         super().__init__(batch_shape=shape, validate_args=validate_args)
 
     @property
@@ -70,6 +73,27 @@ class ProbitBernoulli(TreeDistribution):
         """Moments under the cavity N(mean, variance) of the predictor."""
         noisy = variance if self.spread is None else variance + self.spread
         return self.comparison(self.predictor, validate_args=False).tilted(value, mean, noisy)
+
+    def log_at(self, value: Array, gap: Array) -> Array:
+        """The log probability at predictors, shape (..., m)."""
+        return self.tilted(value, gap, 0 * gap).log_normalizer
+
+    def rows(self, index: Any) -> "ProbitBernoulli":
+        """The outcomes at places of the flattened predictor."""
+        chosen = copy(self)
+        chosen.predictor = self.predictor.ravel()[index]
+        chosen.spread = None if self.spread is None else self.spread.ravel()[index]
+        return chosen
+
+    def pull(
+        self, value: Array, mean: Array, variance: Array, weight: Array, *_: Any
+    ) -> Pulls:
+        """Derivatives, see `Comparison.pull`: ∂log Ẑ/∂variance = ½ (∂²log Ẑ + (∂log Ẑ)²)."""
+        if self.spread is None:
+            return {}
+        _, gradient, curvature = self.tilted(value, mean, variance)
+        slope = 0.5 * weight * (gradient**2 - curvature)
+        return {("spread",): summed_to(slope, np.shape(self.spread))}
 
 
 class LogitBernoulli(ProbitBernoulli):

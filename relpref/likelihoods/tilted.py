@@ -1,7 +1,7 @@
 """Moments of likelihoods under a one-dimensional Gaussian cavity, which engines need."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax
@@ -12,10 +12,11 @@ from jax.scipy.special import erfc, erfcx
 from scipy import special
 
 from relpref.errors import UnsupportedProgramError
-from relpref.lazy_jit.special import entrywise
 from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE
 from relpref.linalg.arrays import Array, namespace
 from relpref.pytree import register
+
+Function = Callable[[Any], Any]
 
 # True in a site's ``infer``: its values are independent normals of one sd that engines integrate
 # out, and samplers sample.
@@ -219,7 +220,23 @@ def _curvature_slope(z: Array) -> Array:
     return jnp.where(z < switch, far, ratio * (1 - curvature) - curvature * (near + ratio))
 
 
-@entrywise(special.log_ndtr, lambda z: mills_ratio(z), 30.0)
+def entrywise(in_numpy: Function, derivative: Function) -> Callable[[Function], Function]:
+    """Compute a function of one array of NumPy by NumPy, and that of JAX's with a derivative."""
+
+    def decorated(function: Function) -> Function:
+        by_jax = jax.custom_jvp(function)
+        by_jax.defjvps(lambda tangent, _, z: tangent * derivative(z))
+
+        @wraps(function)
+        def call(z: Any) -> Any:
+            return in_numpy(z) if isinstance(z, np.ndarray | np.generic) else by_jax(jnp.asarray(z))
+
+        return call
+
+    return decorated
+
+
+@entrywise(special.log_ndtr, lambda z: mills_ratio(z))
 def log_ndtr(z: Array) -> Array:
     """Log Φ(z), with relative accuracy for every finite z."""
     (switch, inverse_square), root_half = _tail(z), np.sqrt(0.5).astype(z.dtype)

@@ -226,7 +226,7 @@ def sample_decisions(
             "intercept", INTERCEPT_PRIOR.expand([functions]).to_event(1)
         )
     spread = (
-        None if features.residual is None else (jnp.square(amplitude) * features.residual)[:, None]
+        None if features.residual is None else (amplitude**2 * features.residual)[:, None]
     )
     examples = (
         numpyro.plate(plate, m, dim=-2) if m else nullcontext()

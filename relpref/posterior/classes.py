@@ -1,7 +1,6 @@
 """The posterior of classifiers: probabilities of classes, with the user's own labels."""
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -15,8 +14,8 @@ from relpref.compiled import float64
 from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.call import Call, Values
+from relpref.infer.latents import written
 from relpref.infer.layout import Layout
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.arviz import Groups, plain_coordinates
 from relpref.posterior.base import Posterior
@@ -175,13 +174,15 @@ class ClassPosterior(Posterior):
             origin = self.origin.with_argument(self.data, asked[rows])
             with float64():
                 call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
-                fixed = {
-                    n: jnp.asarray(v) for n, v in self.hyperparameters.items() if n not in draws
-                }
-                some = _decisions(
-                    call, layout, arrays, fixed, draws, belief.locations, belief.scales
-                )
-                parts.append([np.asarray(part)[:, : number - start] for part in some])
+                latents = _latents(call, layout, arrays, dict(self.hyperparameters))
+                some = []
+                for at, mean in enumerate(belief.locations):
+                    values = {name: draw[at] for name, draw in draws.items()}
+                    covariance = None if belief.scales is None else belief.scales[at]
+                    given = arrays, {**self.hyperparameters, **values}, mean, covariance
+                    some.append(_decisions(call, latents, *given))
+                several = map(np.stack, zip(*some, strict=True))
+                parts.append([part[:, : number - start] for part in several])
         mean, variance, probability = (
             np.concatenate(part, axis=1) for part in zip(*parts, strict=True)
         )
@@ -210,58 +211,53 @@ class ClassPosterior(Posterior):
         return f"ClassPosterior({self.data.describe()}; {self.engine}{self._evidence_in_words()})"
 
 
-@partial(lazy_jit, static_argnums=(0, 1))
 def _decisions(
     call: Call,
-    layout: tuple[tuple[str, int], ...],
+    latents: Layout,
     arrays: tuple[Any, ...],
-    fixed: Values,
-    moving: Values,
-    location: Array,
-    scale: Array | None,
-) -> tuple[Array, Array, Array]:
-    """Mean and variance of the latent functions, and probability of a 1, shape (s, m, k) each.
+    values: Values,
+    mean: Floats,
+    covariance: Floats | None,
+) -> tuple[Floats, Floats, Floats]:
+    """Mean and variance of the latent functions, and probability of a 1, shape (m, k) each.
 
-    They are computed for each of s Gaussians of weights.
+    ``mean`` and ``covariance`` are those of the weights.
     """
-    latents = _latents(call, layout, arrays, fixed, moving)
 
-    def one(inputs: tuple[Values, Array, Array | None]) -> tuple[Array, Array, Array]:
-        values, mean, covariance = inputs
+    values = {**values, DECISION: np.zeros(())}  # which need not be drawn
+    try:
+        rows, sites = written(call, arrays, values, latents)
+        moved = rows.matrix @ mean
+    except TypeError:
+        sites = call.trace(arrays, {**values, **latents.unravel(mean)})
+        moved, rows = np.zeros(1), None
 
-        def site(vector: Array) -> ProbitBernoulli:
-            sites = call.trace(arrays, {**fixed, **values, **latents.unravel(vector)})
-            likelihood = as_likelihood(sites[DECISION]["fn"])
-            assert isinstance(likelihood, ProbitBernoulli)  # a decision is yes or no
-            return likelihood
+    def predictor_at(vector: Array) -> Array:
+        sites = call.trace(arrays, {**values, **latents.unravel(vector)})
+        predictor: Array = jnp.ravel(as_likelihood(sites[DECISION]["fn"]).predictor)
+        return predictor
 
-        likelihood = site(mean)
-        predictor = likelihood.predictor
-        variance = jnp.zeros_like(predictor)
-        if covariance is not None:
-            _, apply = jax.linearize(lambda vector: jnp.ravel(site(vector).predictor), mean)
-            rows = jax.vmap(apply, in_axes=1, out_axes=1)(jnp.eye(len(mean), dtype=mean.dtype))
-            variance = jnp.reshape(jnp.sum((rows @ covariance) * rows, axis=1), predictor.shape)
-            variance = jnp.maximum(variance, 0.0)
-        moments = likelihood.tilted(jnp.ones(predictor.shape, jnp.int32), predictor, variance)
-        if likelihood.spread is not None:  # what the process varies in addition to its features
-            variance = variance + likelihood.spread
-        return predictor, variance, jnp.exp(moments.log_normalizer)
-
-    return jax.lax.map(one, (moving, location, scale))
+    likelihood = as_likelihood(sites[DECISION]["fn"])
+    assert isinstance(likelihood, ProbitBernoulli)  # a decision is yes or no
+    center = np.asarray(likelihood.predictor)
+    predictor = center + (moved.reshape(center.shape) if rows else 0.0)
+    variance = np.zeros_like(predictor)
+    if covariance is not None:
+        matrix = jax.jacobian(predictor_at)(mean) if rows is None else rows.matrix
+        variance = np.sum((matrix @ covariance) * matrix, axis=1).reshape(predictor.shape)
+        variance = np.maximum(variance, 0.0)
+    moments = likelihood.tilted(np.ones(predictor.shape, np.int32), predictor, variance)
+    if likelihood.spread is not None:  # what the process varies in addition to its features
+        variance = variance + np.asarray(likelihood.spread)
+    return predictor, variance, np.exp(np.asarray(moments.log_normalizer))
 
 
 def _latents(
-    call: Call,
-    layout: tuple[tuple[str, int], ...],
-    arrays: tuple[Any, ...],
-    fixed: Values,
-    moving: Values,
+    call: Call, layout: tuple[tuple[str, int], ...], arrays: tuple[Any, ...], values: Values
 ) -> Layout:
     """The Gaussian sites of the program at these examples, in the order of the joint vector."""
-    drawn = {name: value[0] for name, value in moving.items()}
     sites = jax.eval_shape(
-        lambda: {n: s["value"] for n, s in call.trace(arrays, {**fixed, **drawn}).items()}
+        lambda: {name: site["value"] for name, site in call.trace(arrays, values).items()}
     )
     shapes = tuple((name, tuple(sites[name].shape)) for name, _ in layout)
     for (name, size), (_, shape) in zip(layout, shapes, strict=True):
@@ -270,4 +266,4 @@ def _latents(
                 f"the program has {int(np.prod(shape))} values of {name!r} at these examples and "
                 f"had {size}; give features of as many columns as those it was fitted to"
             )
-    return Layout(shapes, (), ())
+    return Layout(shapes, (), (DECISION,))

@@ -11,11 +11,10 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from relpref.compiled import float64
+from relpref.compiled import compiled, float64
 from relpref.data import Comparisons
 from relpref.infer.arrow import Blocks, Kind, middle_of
 from relpref.infer.sites import Cavity, matched
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, GaussianSite, TiltedMoments
 from relpref.likelihoods.answers import GROUP_SD, weighted
 from relpref.likelihoods.chances import NOISE
@@ -349,7 +348,7 @@ def _likelihoods(
     return stacked, np.asarray(model.value(answers))
 
 
-@lazy_jit(static_argnums=0)
+@compiled(static_argnums=0)
 def _outside(
     model: AnswerModel, answers: Comparisons, parameters: Mapping[str, Array], *given: Array
 ) -> TiltedMoments:

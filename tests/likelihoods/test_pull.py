@@ -88,18 +88,19 @@ POWERS = {"lists": [1.0] * SIZE}  # they are not repeated
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_against_differences(name: str) -> None:
+@pytest.mark.parametrize("variance", [VARIANCE, 0 * VARIANCE], ids=["cavities", "points"])
+def test_against_differences(name: str, variance: Any) -> None:
     """Of answers that were given once and of others."""
     with jax.enable_x64(True):
         likelihood, value = likelihoods()[name]
         likelihood = jax.tree.map(np.asarray, likelihood)
         weight = np.array([1.0, 0.5, 2.0, 1.0, 1.5, 1.0, 0.0])
         power = np.array(POWERS.get(name, [2.5, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0]))
-        slopes = likelihood.pull(value, MEAN, VARIANCE, weight, power)
+        slopes = likelihood.pull(value, MEAN, variance, weight, power)
         single = getattr(likelihood, "single", likelihood)
 
         def total() -> float:
-            moments = likelihood.powered(value, MEAN, VARIANCE, power)
+            moments = likelihood.powered(value, MEAN, variance, power)
             return float(weight @ moments.log_normalizer)
 
         assert {path[-1] for path in slopes} == leaves_of(likelihood)

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from relpref.lazy_jit import decorator
 
 import relpref
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples
-from relpref.lazy_jit import decorator
 from relpref.models import xpgp
 from relpref.posterior import quick
 

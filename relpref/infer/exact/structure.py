@@ -1,7 +1,7 @@
 """A program as a relation: its kernels, which pairs its labels are about, and their noise."""
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ import pandas as pd
 from jax import Array
 from numpy.typing import NDArray
 
-from relpref.compiled import float64
+from relpref.compiled import compiled, float64
 from relpref.data import RelationData
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import UnsupportedProgramError
@@ -25,7 +25,6 @@ from relpref.infer.medians import median
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
 from relpref.infer.template import log_prior
-from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import Kronecker
@@ -92,7 +91,7 @@ class Structure:
         return gradient
 
 
-@partial(lazy_jit, static_argnums=1)
+@compiled(static_argnums=1)
 def _read(program: Program, one_domain: bool, unconstrained: Values) -> Reading:
     ((field, _),), (label,) = program.layout.latents, program.layout.observed
     sites = program.sites(jnp.zeros(program.layout.num_latents), unconstrained)
@@ -103,7 +102,7 @@ def _read(program: Program, one_domain: bool, unconstrained: Values) -> Reading:
     return Reading(factors.left.dense(), right, noise, log_prior(sites, unconstrained), values)
 
 
-@partial(lazy_jit, static_argnums=1)
+@compiled(static_argnums=1)
 def _pull(program: Program, one_domain: bool, unconstrained: Values, cotangent: Any) -> Any:
     def read(unconstrained: Values) -> Any:
         return tuple(_read(program, one_domain, unconstrained)[:4])
@@ -111,7 +110,7 @@ def _pull(program: Program, one_domain: bool, unconstrained: Values, cotangent: 
     return jax.vjp(read, unconstrained)[1](cotangent)[0]
 
 
-@lazy_jit
+@compiled
 def _observed(program: Program, scores: Array) -> tuple[Array, Array, Array, Any, Values]:
     """Predictors, values, noise sd and groups of the labels, and medians of the hyperparameters."""
     (label,) = program.layout.observed
