@@ -17,7 +17,7 @@ from relpref.compiled import compiled
 from relpref.devices import default_device
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.arrow import Arrow, ArrowSpace
-from relpref.infer.call import Values
+from relpref.infer.call import Values, survey
 from relpref.infer.gradient import (
     Slopes,
     along,
@@ -38,6 +38,7 @@ from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites, by_rows, cavi
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.powers import knows_derivatives
+from relpref.likelihoods.quadrature import tilted_by_nodes
 from relpref.linalg import BlockDiagonal, Dense
 from relpref.linalg.arrays import Array, block_diagonal, namespace, traced
 from relpref.linalg.arrays import on_host as on_host_arrays
@@ -50,6 +51,7 @@ _CONVERGED, _TOO_PRECISE, _NONFINITE = map(
 )
 _CHEAP = 400  # rows of a matrix up to which NumPy factorizes it in the time of two sweeps without
 _BENT = 60  # sweeps with p^n that is not log-concave, before each answer has a site
+_POINTS = 64  # log p of all rows is computed at a multiple of as many points
 _FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
 
 
@@ -174,10 +176,21 @@ def on_host(program: Program, unconstrained: Values) -> OnHost:
     direct = prior.observations and all(
         knows_derivatives(observation.likelihood) for observation in prior.observations
     )
+    by_nodes = len(program.layout.quadrature) == len(program.layout.observed)
+
+    def nodes(mean: Array, variance: Array, power: Any = 1.0) -> tuple[Any, ...]:
+        def at(z: Array) -> tuple[Array, ...]:
+            # Points are added so that few numbers of them are compiled.
+            padded = np.pad(z, ((0, -len(z) % _POINTS), (0, 0)), "edge")
+            return tuple(each[: len(z)] for each in _derivatives(program, unconstrained, padded))
+
+        return tilted_by_nodes(at, prior.offset + mean, variance, power)
 
     def moments(*arrays: Array) -> TiltedMoments:
         if direct:
             return tilted(prior.observations, prior.offset, *arrays)
+        if by_nodes:
+            return nodes(*arrays)[0]
         if prior.observations:
             by_jax = _tilted(prior.observations, prior.offset, *arrays)
         else:
@@ -187,6 +200,13 @@ def on_host(program: Program, unconstrained: Values) -> OnHost:
     def slopes(*arrays: Array) -> tuple[Any, ...]:
         if direct:
             return slopes_of_answers(prior.observations, prior.offset, *arrays)
+        if by_nodes:
+            mean, variance, weight, _, *power = arrays
+            _, away, share = nodes(mean, variance, *power)
+            sizes = {site.name: int(np.prod(site.rows)) for site in survey(program.call)}
+            ends = np.cumsum([sizes[name] for name in program.layout.observed])[:-1]
+            parts = (np.split(each, ends, axis=1) for each in (away, share * weight))
+            return tuple(zip(*parts, strict=True))
         return _slopes_by(program, unconstrained, *arrays)
 
     def gradient(slopes: Slopes) -> Values:
@@ -278,6 +298,18 @@ def dense_blocks(layout: Layout, covariance: BlockDiagonal) -> dict[str, dict[st
         parts = getattr(block, "parts", {"": block})
         blocks[site] = {name: part.dense() for name, part in parts.items()}
     return blocks
+
+
+@compiled
+def _derivatives(program: Program, unconstrained: Values, z: Array) -> tuple[Array, ...]:
+    """Log p of all rows and two derivatives at points, shape (k, m)."""
+    start, parts = 0, []
+    likelihood: Any
+    for likelihood, value, _ in program.read(unconstrained).observations:
+        points = z[:, start : start + value.size].reshape(-1, *jnp.shape(likelihood.predictor))
+        parts.append([each.reshape(len(z), -1) for each in likelihood.derivatives(value, points)])
+        start += value.size
+    return tuple(jnp.concatenate(each, axis=1) for each in zip(*parts, strict=True))
 
 
 @compiled

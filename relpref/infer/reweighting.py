@@ -212,7 +212,9 @@ def _at_predictors(
         rows = np.flatnonzero(counts[start : start + value.size])
         alone = likelihood.single if hasattr(likelihood, "log_prob_of_lists") else likelihood
         some = alone.rows(rows)
-        total += some.log_at(value.ravel()[rows], predictors[:, start + rows]) @ counts[start + rows]
+        total += (
+            some.log_at(value.ravel()[rows], predictors[:, start + rows]) @ counts[start + rows]
+        )
         start += value.size
     return total
 

@@ -23,12 +23,12 @@ from numpyro.distributions.transforms import biject_to
 from relpref.compiled import compiled
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.call import Values, survey
-from relpref.infer.latents import written
-from relpref.infer.rows import DenseRows
 from relpref.infer.gaussians import gaussian_parts
+from relpref.infer.latents import written
 from relpref.infer.layout import Observation, Prior, Reading, joined_rows, prior_of, shared_noise
 from relpref.infer.members import Members, OfMembers
 from relpref.infer.priors import Form, Mapped, form_of
+from relpref.infer.rows import DenseRows
 from relpref.infer.spaces import Map
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal
@@ -196,7 +196,7 @@ _NO_NUMBERS = (AttributeError, TypeError, UnsupportedProgramError, ValueError)
 
 
 def _run_by_numpy(program: Program, named: tuple[str, ...], values: Values) -> list[Any]:
-    """All numbers of a program at values of its hyperparameters; tracers where JAX computes them."""
+    """All numbers of a program at given hyperparameters; tracers where JAX computes them."""
     leaves: list[Any] = []
 
     def record() -> None:

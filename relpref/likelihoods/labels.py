@@ -85,9 +85,7 @@ class ProbitBernoulli(TreeDistribution):
         chosen.spread = None if self.spread is None else self.spread.ravel()[index]
         return chosen
 
-    def pull(
-        self, value: Array, mean: Array, variance: Array, weight: Array, *_: Any
-    ) -> Pulls:
+    def pull(self, value: Array, mean: Array, variance: Array, weight: Array, *_: Any) -> Pulls:
         """Derivatives, see `Comparison.pull`: ∂log Ẑ/∂variance = ½ (∂²log Ẑ + (∂log Ẑ)²)."""
         if self.spread is None:
             return {}

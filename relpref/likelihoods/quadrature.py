@@ -1,13 +1,13 @@
-"""Tilted moments of any likelihood of one scalar, by adaptive quadrature.
+"""Tilted moments of any likelihood of one scalar, by quadrature.
 
 In units of the cavity's sd the tilted density is exp(ℓ(m + s·x) − x²/2), ℓ the log likelihood. Its
-modes lie between the cavity's mean and the mode of ℓ: there panels are laid whose widths grow
-geometrically from the width of each mode, and those with the largest error (Gauss-Kronrod, 7 and 15
-nodes) are halved. All rows do so at once.
+modes lie between the cavity's mean and the mode of ℓ: there, and at the mode of ℓ itself, panels
+are laid whose widths grow geometrically from the width of each mode, and those with the largest
+error (Gauss-Kronrod, 7 and 15 nodes) are halved. All rows are treated at once.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from relpref.likelihoods.tilted import TiltedMoments
+from relpref.linalg.arrays import fori_loop, namespace, stop_gradient, while_loop
 
 Log = Callable[[Array], Array]
 
@@ -30,14 +31,24 @@ _KRONROD = np.array([*_OUTER, 0.209482141084727828, *reversed(_OUTER)])
 _ERROR = _KRONROD - np.array([*_GAUSS, 0.417959183673469388, *reversed(_GAUSS)])
 
 _FARTHEST = 20  # log2 of the largest distance of a mode from the cavity's mean, in sds
+_FIRST = -11  # log2 of half the smallest
 _REACH = 10.0  # sds beyond the outermost modes: nothing is left there
-_WIDTHS = 7  # panels on either side of a mode
-_ROUNDS, _HALVED = 10, 2  # how often panels are halved, and how many at once
-_BISECTIONS = 48
+_WIDTHS = 6  # panels on either side of a mode
+_ROUNDS, _HALVED = 5, 4  # how often panels are halved, and how many at once
+_INSIDE, _NARROWED = 21, 11  # points inside of the bracket of a mode, and how often it is narrowed
+_EXACT = 1e-12  # error of a panel, below which none is halved
 _NEGLIGIBLE = 80.0  # below the largest log density
 # Share of the variance that an answer takes, below which derivatives at the mean are the more
 # exact.
 _WEAK = 1e-7
+
+
+class Density(NamedTuple):
+    """The log likelihood ℓ at points, shape (k, m), and its first and second derivative."""
+
+    height: Log
+    slope: Log
+    bend: Log
 
 
 class ByQuadrature:
@@ -60,6 +71,61 @@ class ByQuadrature:
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under the cavity N(mean, variance), to about 1e-9."""
         return quadrature_moments(lambda z: self.log_density(value, z), mean, variance)
+
+    def derivatives(self, value: Array, z: Array) -> tuple[Array, Array, Array]:
+        """The log density at points, shape (k, ...), and two derivatives."""
+        return derivatives(lambda z: self.log_density(value, z), z)
+
+    def surrogate(
+        self, value: Array, mean: Array, variance: Array, away: Array, share: Array
+    ) -> Array:
+        """Σ log p at nodes that move with the mean, times their shares of the tilted density.
+
+        Its derivative is that of Σ log Ẑ.
+        """
+        z = mean + jnp.reshape(away, (-1, *mean.shape))
+        heights = jax.vmap(lambda z: self.log_density(value, z))(z)
+        return jnp.vdot(jnp.reshape(share, z.shape), jnp.where(jnp.isfinite(heights), heights, 0.0))
+
+
+def derivatives(log_density: Log, z: Array) -> tuple[Array, Array, Array]:
+    """A log density, elementwise, and its first two derivatives at points, shape (k, ...)."""
+
+    def slope(z: Array) -> tuple[Array, Array]:
+        return jax.jvp(log_density, (z,), (jnp.ones_like(z),))
+
+    def at(z: Array) -> tuple[Array, Array, Array]:
+        (height, first), (_, second) = jax.jvp(slope, (z,), (jnp.ones_like(z),))
+        return height, first, second
+
+    return jax.vmap(at)(z)
+
+
+def tilted_by_nodes(
+    at: Callable[[Any], tuple[Any, Any, Any]], mean: Any, variance: Any, power: Any = 1.0
+) -> tuple[TiltedMoments, Any, Any]:
+    """Moments of p^n by NumPy, with the nodes less the mean and their shares of the tilted density.
+
+    ``at`` gives log p and two derivatives at points, shape (k, m).
+    """
+
+    def part(number: int) -> Log:
+        return lambda z: np.nan_to_num(power * at(z)[number], nan=-np.inf if not number else 0.0)
+
+    density = Density(*map(part, range(3)))
+    here = mean[None]
+    near = TiltedMoments(*(each(here)[0] for each in density))
+    near = near._replace(curvature=-near.curvature)
+    if not np.any(variance > 0):
+        return near, 0.0 * here, power * np.ones(here.shape)
+    with np.errstate(all="ignore"):
+        sd = np.sqrt(np.where(variance > 0, variance, 1.0))
+        x, log_weights = _mesh(density, mean, sd)
+        away = sd * x
+        heights = density.height(mean + away)
+        moments, share = _from_nodes(heights, away, log_weights, mean, variance, near)
+    points = variance > 0
+    return moments, np.where(points, away, 0.0), power * np.where(points, share, 1 / len(share))
 
 
 def quadrature_moments(log_density: Log, mean: Array, variance: Array) -> TiltedMoments:
@@ -90,157 +156,148 @@ def quadrature_moments(log_density: Log, mean: Array, variance: Array) -> Tilted
         value = log(z, *still)
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
-    def slope(z: Array) -> Array:
-        return jax.jvp(at, (z,), (jnp.ones_like(z),))[1]
-
-    first, second = jax.jvp(slope, (mean,), (jnp.ones_like(mean),))
-    near = TiltedMoments(at(mean), first, -second)
+    height, first, second = (part[0] for part in derivatives(at, mean[None]))
+    near = TiltedMoments(height, first, -second)
 
     def by_panels() -> TiltedMoments:
         sd = jnp.sqrt(jnp.where(v > 0, v, 1.0))
-        x, log_weights, top = _mesh(frozen, m, sd)
+        density = Density(
+            jax.vmap(frozen),
+            lambda z: derivatives(frozen, z)[1],
+            lambda z: derivatives(frozen, z)[2],
+        )
+        x, log_weights = _mesh(density, m, sd)
         z = m + sd * x
         # Negligible nodes are moved to where nothing can overflow, so that their derivatives are
         # numbers, too.
-        dead = jax.vmap(frozen)(z) - 0.5 * jnp.square(x) < top - _NEGLIGIBLE
+        exponent = density.height(z) - 0.5 * jnp.square(x)
+        dead = exponent < jnp.max(exponent, axis=0) - _NEGLIGIBLE
         z = jnp.where(dead, m, z)
-        safe = jnp.where(variance > 0, variance, 1.0)
-        log_cavity = -0.5 * (jnp.square(z - mean) / safe + jnp.log(2 * jnp.pi * safe))
-        exponent = (
-            jnp.where(dead, -jnp.inf, jax.vmap(at)(z) + log_cavity) + log_weights + jnp.log(sd)
-        )
-        total = jax.nn.logsumexp(exponent, axis=0)
-        weights = jnp.exp(exponent - total)
-        moved = jnp.sum(weights * (z - mean), axis=0)
-        left = jnp.sum(weights * jnp.square(z - mean - moved), axis=0)
-        wide = TiltedMoments(total, moved / safe, (1 - left / safe) / safe)
-        taken = v * (jnp.abs(wide.curvature) + jnp.square(wide.gradient))
-        differ = v * jnp.abs(wide.curvature - near.curvature) + jnp.sqrt(v) * jnp.abs(
-            wide.gradient - near.gradient
-        )
-        weak = (v <= 0) | ((taken < _WEAK) & (differ < 1e-3 * taken + 1e-13))
-        return TiltedMoments(
-            jnp.where(v > 0, total, near.log_normalizer),
-            jnp.where(weak, near.gradient, wide.gradient),
-            jnp.where(weak, near.curvature, wide.curvature),
-        )
+        heights = jnp.where(dead, -jnp.inf, jax.vmap(at)(z))
+        return _from_nodes(heights, z - mean, log_weights, mean, variance, near)[0]
 
     return jax.lax.cond(jnp.any(v > 0), by_panels, lambda: near)
 
 
-def _mesh(log: Log, mean: Array, sd: Array) -> tuple[Array, Array, Array]:
-    """Nodes in sds from the mean, their log weights, and the largest exponent.
+def _from_nodes(
+    heights: Any, away: Any, log_weights: Any, mean: Any, variance: Any, near: TiltedMoments
+) -> tuple[TiltedMoments, Any]:
+    """Moments from log p at nodes, and the nodes' shares of the tilted density.
 
-    The shapes are (q, m), (q, m) and (m,).
+    The nodes less the mean and the logarithms of their weights, in sds, have the shape (q, m).
     """
-
-    def slope(x: Array) -> Array:  # of ℓ, in x
-        derivative = jax.jvp(lambda x: log(mean + sd * x), (x,), (jnp.ones_like(x),))[1]
-        return jnp.where(jnp.isfinite(derivative), derivative, 0.0)
-
-    side = jnp.where(slope(jnp.zeros_like(mean)) < 0, -1.0, 1.0).astype(mean.dtype)
-
-    def uphill(t: Array) -> Array:  # at so many sds towards the mode of ℓ
-        return side * slope(side * t)
-
-    def bisect(low: Array, high: Array, pull: Any) -> Array:
-        """Points between ``low`` and ``high`` where uphill(t) − pull·t falls to 0."""
-
-        def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = ends
-            middle = 0.5 * (low + high)
-            up = jax.vmap(uphill)(middle) - pull * middle > 0
-            return jnp.where(up, middle, low), jnp.where(up, high, middle)
-
-        low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, (low, high))
-        return 0.5 * (low + high)
-
-    shape = (1,) * mean.ndim
-    grid = jnp.reshape(jnp.r_[0.0, 2.0 ** np.arange(-10, _FARTHEST + 1)], (-1, *shape)).astype(
-        mean.dtype
+    xp = namespace(heights, mean, variance)
+    safe = xp.where(variance > 0, variance, 1.0)
+    exponent = heights - 0.5 * (xp.square(away) / safe + np.log(2 * np.pi)) + log_weights
+    top = xp.max(exponent, axis=0)
+    weights = xp.exp(exponent - stop_gradient(top))
+    whole = xp.sum(weights, axis=0)
+    total, share = stop_gradient(top) + xp.log(whole), weights / whole
+    moved = xp.sum(share * away, axis=0)
+    left = xp.sum(share * xp.square(away - moved), axis=0)
+    wide = TiltedMoments(total, moved / safe, (1 - left / safe) / safe)
+    taken = variance * (xp.abs(wide.curvature) + xp.square(wide.gradient))
+    differ = variance * xp.abs(wide.curvature - near.curvature) + xp.sqrt(variance) * xp.abs(
+        wide.gradient - near.gradient
     )
-    grid = jnp.broadcast_to(grid, (grid.shape[0], *mean.shape))
-    climbs = jax.vmap(uphill)(grid)
-    rises = climbs - grid > 0
+    weak = (variance <= 0) | ((taken < _WEAK) & (differ < 1e-3 * taken + 1e-13))
+    moments = TiltedMoments(
+        xp.where(variance > 0, total, near.log_normalizer),
+        xp.where(weak, near.gradient, wide.gradient),
+        xp.where(weak, near.curvature, wide.curvature),
+    )
+    return moments, share
 
-    def bracket(index: Array) -> tuple[Array, Array]:
-        low = jnp.take_along_axis(grid, index[None], axis=0)[0]
-        return low, jnp.take_along_axis(grid, jnp.minimum(index + 1, len(grid) - 1)[None], axis=0)[
-            0
-        ]
 
-    last_place = len(grid) - 1
-    first = bracket(jnp.maximum(jnp.argmin(rises, axis=0) - 1, 0))
-    last = bracket(last_place - jnp.argmax(rises[::-1], axis=0))
-    summit = bracket(jnp.maximum(jnp.argmin(climbs > 0, axis=0) - 1, 0))  # of ℓ
-    has_summit = jnp.any(climbs <= 0, axis=0)
-    pull = jnp.reshape(jnp.asarray([1.0, 0.0], mean.dtype), (2, *shape))
-    nearest, top = bisect(jnp.stack([first[0], summit[0]]), jnp.stack([first[1], summit[1]]), pull)
-    # A narrow likelihood far off is a spike, just before whose summit the slope is upwards.
-    before = jnp.reshape(1 - 0.5 ** np.arange(1, 46), (-1, *shape)) * top
-    before = jnp.concatenate([before, top[None]])
-    steep = jax.vmap(uphill)(before) - before > 0
-    at = len(before) - 1 - jnp.argmax(steep[::-1], axis=0)
-    spike = jnp.any(steep, axis=0) & has_summit
-    ends = [
-        jnp.where(spike, jnp.take_along_axis(before, place[None], axis=0)[0], end)
-        for place, end in zip((at, jnp.minimum(at + 1, len(before) - 1)), last, strict=True)
-    ]
-    (farthest,) = bisect(ends[0][None], ends[1][None], 1.0)
+def _mesh(density: Density, mean: Any, sd: Any) -> tuple[Any, Any]:
+    """Nodes in sds from the mean, and their log weights, shape (q, m) each."""
+    xp = namespace(mean, sd)
 
-    centers = side * jnp.stack([nearest, farthest])
-    bend = jax.vmap(lambda x: jax.jvp(slope, (x,), (jnp.ones_like(x),))[1])(centers)
-    width = jax.lax.rsqrt(jnp.maximum(jnp.where(jnp.isfinite(bend), 1 - bend, 1.0), 1.0))
-    low = jnp.minimum(jnp.min(centers, axis=0), 0.0) - _REACH
-    high = jnp.maximum(jnp.max(centers, axis=0), 0.0) + _REACH
-    powers = jnp.reshape(jnp.arange(_WIDTHS + 1) / _WIDTHS, (-1, 1, *shape))
+    def slope(x: Any) -> Any:  # of ℓ, in x
+        derivative = sd * density.slope(mean + sd * x)
+        return xp.where(xp.isfinite(derivative), derivative, 0.0)
+
+    def column(values: Any) -> Any:
+        return xp.reshape(xp.asarray(values, mean.dtype), (-1, *(1,) * mean.ndim))
+
+    # Distances 0 and powers of 2, on both sides.
+    place = column(np.arange(_FARTHEST - _FIRST + 1))
+
+    def distance(place: Any) -> Any:
+        return xp.where(place > 0, xp.exp2(place + _FIRST), 0.0)
+
+    grid = distance(place) + 0.0 * mean
+    above, below = xp.split(slope(xp.concatenate([grid, -grid])), 2)
+    side = xp.where(above[0] < 0, -1.0, 1.0).astype(mean.dtype)
+    climbs = xp.where(side < 0, -below, above)  # slope of ℓ towards its mode
+    rises, end = climbs > grid, float(len(place) - 1)
+    # The first place where the tilted density falls, the last where it rises, and the first where
+    # ℓ falls.
+    nearest = xp.min(xp.where(rises, end, place), axis=0) - 1
+    farthest = xp.max(xp.where(rises, place, 0.0), axis=0)
+    summit = xp.min(xp.where(climbs > 0, end, place), axis=0) - 1
+    start = xp.maximum(xp.stack([nearest, farthest, summit]), 0.0)
+    pull = column([1.0, 1.0, 0.0])
+
+    def narrow(_: Any, ends: tuple[Any, Any]) -> tuple[Any, Any]:
+        low, high = ends
+        part = (high - low) / (_INSIDE + 1)
+        number = column(np.arange(1.0, _INSIDE + 1))[:, None]
+        inside = low + number * part
+        climb = side * slope(side * xp.reshape(inside, (-1, *mean.shape)))
+        up = xp.reshape(climb, inside.shape) > pull * inside
+        rising = xp.min(xp.where(up, _INSIDE + 1.0, number), axis=0) - 1
+        low = low + rising * part
+        return low, low + part
+
+    ends = distance(start), distance(xp.minimum(start + 1, end))
+    low, high = fori_loop(_NARROWED, narrow, ends)
+    # A narrow likelihood far off is a spike, whose mode is within its width of that of ℓ.
+    centers = side * 0.5 * (low + high)
+    bend = xp.square(sd) * density.bend(mean + sd * centers)
+    width = 1 / xp.sqrt(xp.maximum(xp.where(xp.isfinite(bend), 1 - bend, 1.0), 1.0))
+    low = xp.minimum(xp.min(centers[:2], axis=0), 0.0) - _REACH
+    high = xp.maximum(xp.max(centers[:2], axis=0), 0.0) + _REACH
+    powers = column(np.arange(_WIDTHS + 1) / _WIDTHS)[:, None]
     offsets = width * ((high - low) / width) ** powers
-    breaks = jnp.concatenate([centers, *(centers + offsets), *(centers - offsets)])
-    breaks = jnp.sort(jnp.clip(breaks, low, high), axis=0)
+    breaks = xp.concatenate([centers, *(centers + offsets), *(centers - offsets)])
+    breaks = xp.sort(xp.clip(breaks, low, high), axis=0)
+    panels = len(breaks) - 1
 
-    def exponent(x: Array) -> Array:
-        return jax.vmap(log)(mean + sd * x) - 0.5 * jnp.square(x)
-
-    peak = jnp.max(exponent(jnp.concatenate([centers, jnp.zeros_like(mean)[None]])), axis=0)
-    nodes, rule, error = (
-        jnp.reshape(jnp.asarray(w, mean.dtype), (-1, 1, *shape)) for w in (_NODES, _KRONROD, _ERROR)
-    )
-
-    def spread(low: Array, high: Array) -> Array:
+    def spread(low: Any, high: Any) -> Any:
         """Nodes of panels, shape (15, panels, m)."""
-        return 0.5 * (low + high) + 0.5 * (high - low) * nodes
+        return 0.5 * (low + high) + 0.5 * (high - low) * column(_NODES)[:, None]
 
-    def errors(low: Array, high: Array) -> Array:
+    def halve(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        at, low, high, top, _ = state
         x = spread(low, high)
-        flat = exponent(jnp.reshape(x, (-1, *mean.shape)))
-        density = jnp.exp(jnp.minimum(jnp.reshape(flat, x.shape) - peak, _NEGLIGIBLE))
+        flat = xp.reshape(x, (-1, *mean.shape))
+        height = density.height(mean + sd * flat) - 0.5 * xp.square(flat)
+        top = xp.maximum(top, xp.max(height, axis=0))
+        weight = xp.reshape(xp.exp(height - top), x.shape)
         # The error of the second moment counts, too.
-        return jnp.abs(0.5 * (high - low) * jnp.sum(error * density * (1 + jnp.square(x)), axis=0))
+        errors = xp.sum(column(_ERROR)[:, None] * weight * (1 + xp.square(x)), axis=0)
+        errors = xp.abs((high - low) * errors)
+        error = xp.max(errors)
+        number = xp.arange(len(low)).reshape(-1, *(1,) * mean.ndim)
+        for spare in range(_HALVED):
+            largest = errors == xp.max(errors, axis=0)
+            worst = number == xp.min(xp.where(largest, number, len(low)), axis=0)
+            middle = 0.5 * xp.max(xp.where(worst, low + high, -xp.inf), axis=0)
+            last = xp.max(xp.where(worst, high, -xp.inf), axis=0)
+            added = number == panels + _HALVED * at + spare
+            low = xp.where(added, middle, low)
+            high = xp.where(added, last, xp.where(worst, middle, high))
+            errors = xp.where(worst, 0.0, errors)
+        return at + 1, low, high, top, error
 
-    def halve(
-        _: Any, panels: tuple[Array, Array, Array, Array]
-    ) -> tuple[Array, Array, Array, Array]:
-        low, high, wrong, filled = panels
-        worst = jnp.moveaxis(jax.lax.top_k(jnp.moveaxis(wrong, 0, -1), _HALVED)[1], -1, 0)
-        left, right = (jnp.take_along_axis(end, worst, axis=0) for end in (low, high))
-        middle = 0.5 * (left + right)
-        both = errors(jnp.concatenate([left, middle]), jnp.concatenate([middle, right]))
+    def wrong(state: tuple[Any, ...]) -> Any:
+        return (state[0] < _ROUNDS) & (state[-1] > _EXACT)
 
-        def put(array: Array, old: Array, new: Array) -> Array:
-            array = jnp.put_along_axis(array, worst, old, axis=0, inplace=False)
-            return jax.lax.dynamic_update_slice_in_dim(array, new, filled, axis=0)
-
-        return (
-            put(low, left, middle),
-            put(high, middle, right),
-            put(wrong, both[:_HALVED], both[_HALVED:]),
-            filled + _HALVED,
-        )
-
-    spare = jnp.broadcast_to(high, (_ROUNDS * _HALVED, *mean.shape))
-    lows, highs = jnp.concatenate([breaks[:-1], spare]), jnp.concatenate([breaks[1:], spare])
-    start = (lows, highs, errors(lows, highs), jnp.asarray(len(breaks) - 1))
-    lows, highs, _, _ = jax.lax.fori_loop(0, _ROUNDS, halve, start)
-    weights = jnp.log(0.5 * (highs - lows) * rule)
+    spare = xp.broadcast_to(high, (_ROUNDS * _HALVED, *mean.shape))
+    lows, highs = xp.concatenate([breaks[:-1], spare]), xp.concatenate([breaks[1:], spare])
+    start = xp.asarray(0), lows, highs, xp.full(mean.shape, -xp.inf), xp.asarray(np.inf)
+    _, lows, highs, *_ = while_loop(wrong, halve, start)
+    weights = xp.log(0.5 * (highs - lows) * column(_KRONROD)[:, None])
     flat = (-1, *mean.shape)
-    return jnp.reshape(spread(lows, highs), flat), jnp.reshape(weights, flat), peak
+    return xp.reshape(spread(lows, highs), flat), xp.reshape(weights, flat)

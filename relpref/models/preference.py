@@ -225,9 +225,7 @@ def sample_decisions(
         predictor = predictor + numpyro.sample(
             "intercept", INTERCEPT_PRIOR.expand([functions]).to_event(1)
         )
-    spread = (
-        None if features.residual is None else (amplitude**2 * features.residual)[:, None]
-    )
+    spread = None if features.residual is None else (amplitude**2 * features.residual)[:, None]
     examples = (
         numpyro.plate(plate, m, dim=-2) if m else nullcontext()
     )  # numpyro has no empty plates

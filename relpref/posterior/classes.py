@@ -223,7 +223,6 @@ def _decisions(
 
     ``mean`` and ``covariance`` are those of the weights.
     """
-
     values = {**values, DECISION: np.zeros(())}  # which need not be drawn
     try:
         rows, sites = written(call, arrays, values, latents)
