@@ -50,12 +50,10 @@ def compiled(function: Function | None = None, **options: Any) -> Function:
     jitted = jax.jit(function, **options)
 
     def plain(leaf: Any) -> Any:
-        traced = isinstance(leaf, jax.core.Tracer) or not hasattr(leaf, "dtype")
-        return (
-            leaf
-            if traced or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            else np.asarray(leaf)
-        )
+        if isinstance(leaf, jax.core.Tracer) or not hasattr(leaf, "dtype"):
+            return leaf
+        is_key = jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return leaf if is_key else np.asarray(leaf)
 
     @wraps(function)
     def call(*args: Any) -> Any:

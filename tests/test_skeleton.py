@@ -11,18 +11,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from relpref.posterior.gaussian import as_key, key_words
 from relpref.skeleton import evaluated
 
-TRACED: list[str] = []
-
-
-@dataclass(frozen=True)
-class Power:
-    """Class that is not registered with JAX."""
-
-    exponent: int
-
-    def __call__(self, values: Any) -> Any:
-        return jnp.asarray(values) ** self.exponent
-
 
 @dataclass
 class Unhashable:
@@ -33,24 +21,8 @@ class Unhashable:
 
 
 def _applied(kernel: Any, values: Any, options: dict[str, Any]) -> dict[str, Any]:
-    TRACED.append(type(kernel).__name__)
     found = kernel(values)
     return {"found": -found if options["negative"] else found}
-
-
-def test_a_function_is_traced_once_for_what_is_no_array() -> None:
-    values = np.array([1.0, 2.0, 1 / 3])
-    for power, negative in ((2, False), (2, False), (3, False), (3, True), (3, True)):
-        found = evaluated(_applied, Power(power), values, {"negative": negative})["found"]
-        assert type(found) is np.ndarray
-        assert found.dtype == np.float64
-        assert_allclose(found, (-1) ** negative * values**power, rtol=1e-15)
-    assert TRACED.count("Power") == 3
-    values = values + 1.0  # other numbers, the same trace
-    assert_allclose(
-        evaluated(_applied, Power(2), values, {"negative": False})["found"], values**2, rtol=1e-15
-    )
-    assert TRACED.count("Power") == 3
 
 
 def test_what_cannot_be_hashed_is_called_as_it_is() -> None:

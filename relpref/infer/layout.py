@@ -13,7 +13,6 @@ from jax.core import Tracer
 from relpref.infer.call import Values
 from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Known, Sites
-from relpref.infer.spaces import Map
 from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood, is_log_concave
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, require_memory
@@ -137,7 +136,7 @@ class Reading(NamedTuple):
     covariance: BlockDiagonal  # prior covariance of the joint latent vector
     location: Array  # its prior mean, shape (n,)
     offset: Array  # the predictors at the prior mean, shape (m,)
-    projection: Map  # the linear part of the predictors, A; `SparseRows.find` writes its rows out
+    projection: Any  # the linear part of the predictors, A; `SparseRows.find` writes its rows out
     observations: tuple[Observation, ...]  # at a latent vector of zeros
     log_prior: Array  # log density of the hyperparameters in the unconstrained space
     noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each

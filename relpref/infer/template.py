@@ -10,6 +10,7 @@ become derivatives by the hyperparameters in the same way.
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -51,13 +52,13 @@ def _numbers(
     program has the projection. A prior has no form where JAX alone knows it.
     """
     layout, program = program.layout, replace(program, fixed=values)
-    moves = program.rows is None and on_host(values)
-    projection, sites = None, {}
-    if moves and layout.quadrature:
-        raise TypeError("a predictor that is no parameter of its likelihood")
-    if moves:
-        projection, sites = written(program.call, program.arrays, program.fixed, layout)
-    else:
+    projection: Any = None
+    sites: Mapping[str, Values] = {}
+    if program.rows is None and not layout.quadrature and on_host(values, program.arrays):
+        # Without JAX, unless the program needs it.
+        with suppress(TypeError):
+            projection, sites = written(program.call, program.arrays, program.fixed, layout)
+    if projection is None:
         sites = program.sites(origin)
     gaussians = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
     location = joined_rows([mean for mean, _ in gaussians])
@@ -264,8 +265,8 @@ def _by_numpy(
     for name, start in starts.items() if moving else ():
         size = math.prod(shapes[name])
         moved = np.where((np.arange(number) - start) // max(size, 1) == 0, third, first)
-        leaves = leaves_at(moved)
-        if any(not np.array_equal(leaves[at], several[0][at]) for at in moving):
+        numbers = leaves_at(moved)
+        if any(not np.array_equal(numbers[at], several[0][at]) for at in moving):
             movers.add(name)
     return ByNumPy(constants, multiples, moving, frozenset(movers))
 
@@ -328,7 +329,15 @@ class Template:
                     computed[at], leaves[at] = tuple(leaf.shape), None
                 elif isinstance(leaf, jax.Array):
                     leaves[at] = np.asarray(leaf)
-            parts = structure, tuple(leaves), multiples, {}, computed, frozenset(), forms
+            parts: tuple[Any, ...] = (
+                structure,
+                tuple(leaves),
+                multiples,
+                {},
+                computed,
+                frozenset(),
+                forms,
+            )
             templates.append(cls(given, named, shapes, *parts, members))
 
         origin = np.zeros(given.layout.num_latents)
@@ -348,14 +357,14 @@ class Template:
             leaves[at] = by_numpy.constants[at]
         more = {at: each for at, each in by_numpy.multiples.items() if at in places}
         moving = {at: shape for at, shape in by_numpy.moving.items() if at in places}
-        known = by_numpy.constants.keys() | more.keys() | moving.keys()
+        by_place = by_numpy.constants.keys() | more.keys() | moving.keys()
         return replace(
             template,
             leaves=tuple(leaves),
             multiples={**template.multiples, **more},
             moving=moving,
             movers=by_numpy.movers,
-            computed={at: shape for at, shape in places.items() if at not in known},
+            computed={at: shape for at, shape in places.items() if at not in by_place},
         )
 
     @property

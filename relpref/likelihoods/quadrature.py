@@ -191,8 +191,8 @@ def _from_nodes(
     exponent = heights - 0.5 * (xp.square(away) / safe + np.log(2 * np.pi)) + log_weights
     top = xp.max(exponent, axis=0)
     weights = xp.exp(exponent - stop_gradient(top))
-    whole = xp.sum(weights, axis=0)
-    total, share = stop_gradient(top) + xp.log(whole), weights / whole
+    sums = xp.sum(weights, axis=0)
+    total, share = stop_gradient(top) + xp.log(sums), weights / sums
     moved = xp.sum(share * away, axis=0)
     left = xp.sum(share * xp.square(away - moved), axis=0)
     wide = TiltedMoments(total, moved / safe, (1 - left / safe) / safe)

@@ -239,13 +239,14 @@ def _decisions(
     likelihood = as_likelihood(sites[DECISION]["fn"])
     assert isinstance(likelihood, ProbitBernoulli)  # a decision is yes or no
     center = np.asarray(likelihood.predictor)
-    predictor = center + (moved.reshape(center.shape) if rows else 0.0)
+    predictor = center + (moved.reshape(center.shape) if rows is not None else 0.0)
     variance = np.zeros_like(predictor)
     if covariance is not None:
         matrix = jax.jacobian(predictor_at)(mean) if rows is None else rows.matrix
         variance = np.sum((matrix @ covariance) * matrix, axis=1).reshape(predictor.shape)
         variance = np.maximum(variance, 0.0)
-    moments = likelihood.tilted(np.ones(predictor.shape, np.int32), predictor, variance)
+    given: Any = np.ones(predictor.shape, np.int32), predictor, variance
+    moments = likelihood.tilted(*given)
     if likelihood.spread is not None:  # what the process varies in addition to its features
         variance = variance + np.asarray(likelihood.spread)
     return predictor, variance, np.exp(np.asarray(moments.log_normalizer))

@@ -285,8 +285,8 @@ def test_intervals_cover_and_the_spread_is_calibrated() -> None:
     assert_allclose(shares, 0.8, atol=0.045)
 
 
-def test_a_noise_of_nothing_ends_with_a_code() -> None:
-    """Reports that were given several times are so many exact ones, whose evidence is infinite."""
+def test_a_search_to_next_to_no_noise_ends_with_a_code() -> None:
+    """Equal reports of three raters say that the raters are exact; rounding then shows."""
     words = "rater", "group", "shown_first", "covariate", "count", "probability", "maximize"
-    with pytest.raises(InferenceError, match="nonfinite"):
+    with pytest.raises(InferenceError, match="hyperparameters_not_converged"):
         fit(words)
