@@ -329,16 +329,20 @@ class Template:
                     computed[at], leaves[at] = tuple(leaf.shape), None
                 elif isinstance(leaf, jax.Array):
                     leaves[at] = np.asarray(leaf)
-            parts: tuple[Any, ...] = (
-                structure,
-                tuple(leaves),
-                multiples,
-                {},
-                computed,
-                frozenset(),
-                forms,
+            template = cls(
+                program=given,
+                named=named,
+                shapes=shapes,
+                structure=structure,
+                leaves=tuple(leaves),
+                multiples=multiples,
+                moving={},
+                computed=computed,
+                movers=frozenset(),
+                forms=forms,
+                members=members,
             )
-            templates.append(cls(given, named, shapes, *parts, members))
+            templates.append(template)
 
         origin = np.zeros(given.layout.num_latents)
         values = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in shapes.items()}
