@@ -293,7 +293,9 @@ def test_ballots_and_orders_are_answers(place: Path, ask: Any) -> None:
     (place / "orders.csv").write_text(
         "race;driver;place\n1;Ann;1\n1;Bo;2\n1;Cy;3\n2;Bo;1\n2;Ann;2\n2;Cy;3\n"
     )
-    said = ask("fit orders.csv --columns list=race,item=driver --out races --hyperparameters maximize")
+    said = ask(
+        "fit orders.csv --columns list=race,item=driver --out races --hyperparameters maximize"
+    )
     assert said.code == 0 and "the rows were read as orders" in said.out
     assert ask("rank races").out.splitlines()[1].split()[1] in ("Ann", "Bo")
     (place / "unplaced.csv").write_text("list,item,place\n1,Ann,1\n1,Bo,2\n1,Cy,0\n")

@@ -185,7 +185,7 @@ def test_weighted_moments(kind: str) -> None:
 
     with jax.enable_x64(True):
         single = by_numpy(make, means, scale=SCALE)
-        weighted = WeightedComparison(single, WEIGHTS)
+        weighted: Any = WeightedComparison(single, WEIGHTS)
         found = weighted.tilted(values, means, variances)
         certain = (each.tilted(values, means, np.zeros(SIZE)) for each in (weighted, single))
         for one, other in zip(*certain, strict=True):
@@ -388,7 +388,9 @@ def test_fewer_nodes_where_all_gaussians_are_narrow(kind: Any) -> None:
     wide = np.r_[variances[:4], 9.0]
 
     def moments(value: Any, variance: Any) -> Any:
-        return by_numpy(kind, np.zeros(5), thresholds=np.array([0.7])).tilted(value, means, variance)
+        return by_numpy(kind, np.zeros(5), thresholds=np.array([0.7])).tilted(
+            value, means, variance
+        )
 
     with jax.enable_x64(True):
         for value in np.repeat([[-1], [0], [1]], 5, axis=1):
