@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import networkx
@@ -56,16 +57,34 @@ OPEN = (
 )
 
 
-def imports(path: Path) -> set[str]:
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+@cache
+def nodes(name: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))))
+
+
+def called(node: ast.AST) -> str:
+    """The last name of what a call calls."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return str(getattr(function, "attr", None) or getattr(function, "id", ""))
+
+
+@cache
+def imports(name: str) -> set[str]:
     """Full names that a module imports anywhere, by ``import_module("...")``, too."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(name):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports relatively"
+            assert node.level == 0, f"{name} imports relatively"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and called(node) == "import_module":
             names |= {str(part.value) for part in node.args if isinstance(part, ast.Constant)}
     return names
 
@@ -74,11 +93,8 @@ def room(name: str) -> str:
     return name.split(".")[1]
 
 
-MODULES = {
-    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): imports(path)
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
-INSIDE = {name: {i for i in found if i.startswith("relpref.")} for name, found in MODULES.items()}
+def inside(name: str) -> set[str]:
+    return {imported for imported in imports(name) if imported.startswith("relpref.")}
 
 
 def test_every_room_has_its_place() -> None:
@@ -91,7 +107,7 @@ def test_every_room_has_its_place() -> None:
 )
 def test_imports_flow_one_way(name: str) -> None:
     here = room(name)
-    for imported in INSIDE[name]:
+    for imported in inside(name):
         there = room(imported)
         if there in LEVEL:
             assert LEVEL[there] <= LEVEL[here], f"{name} imports {imported}"
@@ -104,8 +120,8 @@ def graph() -> networkx.DiGraph:
     modules = {name.removesuffix(".__init__") for name in MODULES}
     edges = networkx.DiGraph()
     edges.add_nodes_from(modules)
-    for name, imported in INSIDE.items():
-        for target in imported:
+    for name in MODULES:
+        for target in inside(name):
             module = target if target in modules else target.rpartition(".")[0]
             if module in modules and module != name.removesuffix(".__init__"):
                 edges.add_edge(name.removesuffix(".__init__"), module)
@@ -131,13 +147,12 @@ def test_few_things_are_inspected_from_outside() -> None:
     """Checks for the package's own classes: a new kind of thing would need another branch at each
     of them.
     """
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
-    own = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    everything = [node for name in MODULES for node in nodes(name)]
+    own = {node.name for node in everything if isinstance(node, ast.ClassDef)}
     checks = [
         ast.unparse(node)
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+        for node in everything
+        if isinstance(node, ast.Call) and called(node) in ("isinstance", "issubclass")
         if own
         & {
             ast.unparse(name).rpartition(".")[2]
@@ -151,9 +166,10 @@ def test_few_things_are_inspected_from_outside() -> None:
 def test_few_modules_talk_to_arviz() -> None:
     users = [
         name
-        for name, found in MODULES.items()
+        for name in MODULES
         if any(
-            i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found
+            imported.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots")
+            for imported in imports(name)
         )
     ]
     assert users == ["relpref.infer.smoothing", "relpref.posterior.arviz"]
@@ -184,13 +200,14 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert run(f"import sys, relpref; dir(relpref); relpref.__version__; {print_loaded}") == "[]\n"
 
 
-def test_the_rooms_load_only_what_they_need() -> None:
+def test_the_rooms_load_only_what_they_need_and_jax_keeps_its_configuration() -> None:
     heavy = ("sklearn", "arviz", "arviz_base", "matplotlib", "xarray", "h5py", "h5netcdf")
     script = (
         "import sys, relpref; relpref.infer, relpref.models, relpref.kernels, "
         "relpref.likelihoods, relpref.data"
     )
-    assert run(f"{script}; print([name for name in {heavy} if name in sys.modules])") == "[]\n"
+    script += f"; print([name for name in {heavy} if name in sys.modules])"
+    assert run(f"{script}; import jax; print(jax.config.jax_enable_x64)") == "[]\nFalse\n"
 
 
 def test_nothing_needs_a_module_of_posix() -> None:
@@ -213,11 +230,6 @@ def test_nothing_needs_a_module_of_posix() -> None:
         print("all")
     """
     assert run(script) == "all\n"
-
-
-def test_jax_keeps_its_configuration() -> None:
-    script = "import jax, relpref; relpref.infer, relpref.models; print(jax.config.jax_enable_x64)"
-    assert run(script) == "False\n"
 
 
 NAMES = {

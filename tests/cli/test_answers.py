@@ -117,7 +117,8 @@ def test_labels_that_are_no_text_are_found_by_how_they_are_printed(place: Path, 
             place / "tables" / f"{name}.csv", dtype={"name": str}, keep_default_na=False
         )
         table.replace(numbers).infer_objects().to_parquet(folder / f"{name}.parquet", index=False)
-    assert ask("fit --folder", folder, "--out", "numbers").code == 0
+    fitted = ask("fit --hyperparameters maximize --out numbers --folder", folder)
+    assert fitted.code == 0
     assert (place / "numbers/data/entities.parquet").exists()
     pair = json.loads(ask("prefer numbers 3 1 -o json").out)["pairs"][0]
     assert (pair["first"], pair["second"]) == (3, 1)
@@ -134,7 +135,8 @@ def test_odd_labels(place: Path, ask: Any) -> None:
         "NA": "--json",
         "007": "-1",
     }
-    assert ask("fit --folder", relabelled(place, "odd", odd), "--out", "oddities").code == 0
+    folder = relabelled(place, "odd", odd)
+    assert ask("fit --hyperparameters maximize --out oddities --folder", folder).code == 0
     shown = ask("rank oddities").out
     assert len(shown.splitlines()) == 7  # each stays on its line
     assert "a\\nb" in shown and "\\x1b[31mred" in shown and "日本" in shown

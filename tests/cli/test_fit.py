@@ -31,9 +31,9 @@ def test_says_what_was_read_and_where_the_result_is(place: Path, ask: Any, snaps
     assert lines[2].startswith("About ") and lines[2].endswith(".")
     assert re.fullmatch(r"The most informative question now: \w+ or \w+\?", lines[3])
     assert lines[-1] == "The run is in new/run: try relpref rank new/run"
-    said = ask(f"fit {TABLES} {RELATION} --out new/other --verbose")
+    said = ask(f"fit {TABLES} {RELATION} --out new/other --verbose --hyperparameters maximize")
     assert said.out.splitlines()[4].startswith("Fitted ")
-    assert "log evidence -" in said.out and "  individual_amplitude: 0." in said.out
+    assert "log evidence -" in said.out and "  individual_amplitude: 1." in said.out
     files = snapshot(place / "new/run")
     tables = ["data/comparisons.csv", "data/entities.csv", "data/relations/hot.csv"]
     assert sorted(files) == [*tables, "posterior.nc", "run.json"]
@@ -75,7 +75,7 @@ def test_nothing_may_have_been_asked_yet(place: Path, ask: Any, snapshot: Any) -
 
 
 def test_a_relation_that_is_not_looked_at_is_mentioned(place: Path, ask: Any) -> None:
-    said = ask("fit --folder tables --out other --model preference_gp")
+    said = ask("fit --folder tables --out other --model preference_gp --hyperparameters maximize")
     assert "a model of attributes and the items themselves does not use relations" in said.out
     assert "hot_amplitude" not in said.out
 
@@ -87,7 +87,7 @@ def test_copies_are_the_files_byte_for_byte(place: Path, ask: Any) -> None:
     (place / "items.CSV").write_bytes(odd.encode())
     (place / "other").mkdir()  # an empty folder is used
     said = ask(
-        "fit --items items.CSV --answers tables/comparisons.csv --relation hot=tables/relations/hot.csv --out other"
+        f"fit --items items.CSV --answers tables/comparisons.csv {RELATION} --out other --hyperparameters maximize"
     )
     assert said.code == 0
     assert said.out.startswith("Read: 6 items, 2 attributes, 11 answers to 6 pairs,")
@@ -287,13 +287,15 @@ def test_ballots_and_orders_are_answers(place: Path, ask: Any) -> None:
         "# ALTERNATIVE NAME 2: water\n# ALTERNATIVE NAME 3: milk\n2: 1,2\n1: 3,1\n"
     )
     assert "incomplete='top-k'" in ask("fit votes.soi --out votes").err
-    assert ask("fit votes.soi --incomplete top-k --out votes").code == 0
+    assert ask("fit votes.soi --incomplete top-k --out votes --hyperparameters maximize").code == 0
     posterior: Any = relpref.load("votes")
     assert posterior.data.comparisons.num_lists == 3
     (place / "orders.csv").write_text(
         "race;driver;place\n1;Ann;1\n1;Bo;2\n1;Cy;3\n2;Bo;1\n2;Ann;2\n2;Cy;3\n"
     )
-    said = ask("fit orders.csv --columns list=race,item=driver --out races")
+    said = ask(
+        "fit orders.csv --columns list=race,item=driver --out races --hyperparameters maximize"
+    )
     assert said.code == 0 and "the rows were read as orders" in said.out
     assert ask("rank races").out.splitlines()[1].split()[1] in ("Ann", "Bo")
     (place / "unplaced.csv").write_text("list,item,place\n1,Ann,1\n1,Bo,2\n1,Cy,0\n")
@@ -310,7 +312,7 @@ def test_the_users_words_for_items_and_answers(place: Path, ask: Any) -> None:
         bad.code == 2 and "the word for item is 'a/b/c'" in bad.err and not (place / "new").exists()
     )
     nouns = "--item-word drink --answer-word entry/entries"
-    said = ask(f"fit {TABLES} --out new {nouns}")
+    said = ask(f"fit {TABLES} --out new --hyperparameters maximize {nouns}")
     assert "more entries would" in said.out or "more entry would" in said.out
     assert ask("report new").code == 0
     page = (place / "new/report.html").read_text("utf-8")

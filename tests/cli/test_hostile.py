@@ -99,7 +99,7 @@ def test_labels_alone(place: Path, ask: Any) -> None:
     (place / ITEMS).write_text("name\ntea\ncoffee\n")
     (place / COMPARISONS).write_text("winner,loser\ntea,coffee\n")
     tables = f"--items {ITEMS} --answers {COMPARISONS} --relation hot={LINKS}"
-    command = f"fit {tables} --model preference_gp --out other"
+    command = f"fit {tables} --model preference_gp --out other --hyperparameters maximize"
     said = ask(command)
     assert said.code == 2 and "is not the label of an item" in said.err
     (place / LINKS).write_text("source,target\ntea,coffee\n")
@@ -109,7 +109,7 @@ def test_labels_alone(place: Path, ask: Any) -> None:
         and "a model of attributes and the items themselves does not use relations" in said.out
     )
     # Without a table of items, the answers name them.
-    alone = ask(f"fit --answers {COMPARISONS} --out alone")
+    alone = ask(f"fit --answers {COMPARISONS} --out alone --hyperparameters maximize")
     assert alone.code == 0 and "2 items" in alone.out
     assert [path.name for path in (place / "alone/data").iterdir()] == ["comparisons.csv"]
     assert ask("rank alone").out.splitlines()[-2].split()[1] == "tea"

@@ -138,7 +138,7 @@ def entries(answers: Any) -> list[tuple[Any, ...]]:
     return list(zip(*(column.tolist() for column in filled), strict=True))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(ROW, min_size=2, max_size=12), st.integers(1, 11), st.randoms())
 def test_rows_have_the_order_of_the_schema(rows: Any, split: int, random: Any) -> None:
     """Whether they are read, joined or taken back."""

@@ -192,7 +192,7 @@ def expected(lists: dict[int, Any]) -> dict[Any, list[Any]]:
     return labels
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(LISTS, min_size=2, max_size=12), st.integers(1, 11), st.randoms())
 def test_random_orders(lists: Any, split: int, random: Any) -> None:
     """Read, joined, taken back, chosen and written; labels never keep equal lists apart."""

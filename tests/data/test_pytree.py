@@ -31,10 +31,10 @@ assert jax.jit(lambda data: data.comparisons.winner + 1)(data).tolist() == [1, 2
     "first",
     [
         "",
-        "import jax.numpy",
-        "import numpyro",
         "import relpref.models",
         "import importlib.util as u; u.find_spec('jax')",
+        pytest.param("import jax.numpy", marks=pytest.mark.slow),
+        pytest.param("import numpyro", marks=pytest.mark.slow),
     ],
 )
 def test_classes_are_registered_when_somebody_imports_jax(first: str) -> None:

@@ -47,7 +47,7 @@ def data() -> PreferenceData:
 
 def fit(data: PreferenceData, engine: Any = EP, likelihood: Any = None, **options: Any) -> Any:
     keywords = {"likelihood": likelihood} if likelihood is not None else {}
-    return engine(preference_gp, **options).run(0, data, **keywords)
+    return engine(preference_gp, check=False, **options).run(0, data, **keywords)
 
 
 def log_positive(mean: Any, covariance: Any) -> float:

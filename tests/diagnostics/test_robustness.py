@@ -19,7 +19,7 @@ VOTES = Path(os.environ.get("RELPREF_DATA", "data"), "arena", "chatbotarena_2024
 
 
 def fit(answers: Any, **options: Any) -> Any:
-    return relpref.fit(answers=answers, progress_bar=False, **options)
+    return relpref.fit(answers=answers, progress_bar=False, check=False, **options)
 
 
 def first(posterior: Any, top: int = 1) -> set[Any]:

@@ -22,7 +22,7 @@ MOST_SECONDS, MOST_MEGABYTES = 60, 600
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 30))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))]
 )
 def test_a_combination_takes_seconds(seed: int) -> None:
     (words,) = drawn(seed, 1)
@@ -33,7 +33,7 @@ def test_a_combination_takes_seconds(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))]
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 60))]
 )
 def test_the_gradient_is_that_of_the_evidence(seed: int) -> None:
     (words,) = drawn(seed, 1)

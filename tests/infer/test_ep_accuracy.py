@@ -16,6 +16,7 @@ from relpref.infer import EP
 from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Sites, advance, begin, cavities
 from relpref.infer.spaces import Factorised, Marginals
+from relpref.kernels import GaussianProcess
 from relpref.likelihoods import (
     GradedComparison,
     LogisticComparison,
@@ -23,6 +24,7 @@ from relpref.likelihoods import (
     TiltedMoments,
 )
 from relpref.likelihoods.weighted import WeightedComparison
+from relpref.linalg import Dense
 
 
 @pytest.mark.parametrize(
@@ -42,21 +44,20 @@ def test_the_residual_bounds_means_and_variances(
     """Of a row without a site and with variance 4: 4·gradient/2 in sds of the mean, and 4·curvature
     of the variance.
     """
-    with jax.enable_x64(True):
-        nothing, one = jnp.zeros(2), jnp.ones(2)
-        sites = Sites(nothing, nothing)
-        marginals = Marginals(nothing, 4 * one, jnp.zeros(()))
-        fit = Fit(sites, Factorised(jnp.eye(2), jnp.eye(2), nothing, jnp.zeros(())), marginals)
-        moments = TiltedMoments(nothing, jnp.array([gradient, 9.0]), jnp.array([curvature, 0.1]))
-        counts = jnp.array([1.0, 0.0])
-        cavity = cavities(counts, sites, marginals)
-        state, _ = advance(counts, begin(sites, fit), fit, marginals, cavity, moments)
+    nothing = np.zeros(2)
+    sites = Sites(nothing, nothing)
+    marginals = Marginals(nothing, np.full(2, 4.0), np.zeros(()))
+    fit = Fit(sites, Factorised(np.eye(2), np.eye(2), nothing, np.zeros(())), marginals)
+    moments = TiltedMoments(nothing, np.array([gradient, 9.0]), np.array([curvature, 0.1]))
+    counts = np.array([1.0, 0.0])
+    cavity = cavities(counts, sites, marginals)
+    state, _ = advance(counts, begin(sites, fit), fit, marginals, cavity, moments)
     assert_allclose(state.residual, expected)  # the second row was not answered
 
 
 def repeated(covariance: Any, counts: Any) -> None:
     """One pair, of which the first won counts[0] times and the second counts[1] times."""
-    utility = numpyro.sample("utility", dist.MultivariateNormal(jnp.zeros(2), covariance))
+    utility = numpyro.sample("utility", GaussianProcess(Dense(covariance)))
     gap = (utility[0] - utility[1]) * jnp.array([1.0, -1.0])
     # numpyro takes no counts of 0.
     with handlers.mask(mask=counts > 0), handlers.scale(scale=jnp.maximum(counts, 1)):
@@ -65,7 +66,7 @@ def repeated(covariance: Any, counts: Any) -> None:
 
 def exact_gap(amplitude: float, counts: Any) -> tuple[float, float, float]:
     """Mean, sd and log evidence of the gap, on a grid."""
-    gap, step = np.linspace(-14 * amplitude, 14 * amplitude, 4_000_001, retstep=True)
+    gap, step = np.linspace(-14 * amplitude, 14 * amplitude, 400_001, retstep=True)
     log_density = (
         counts[0] * log_ndtr(gap) + counts[1] * log_ndtr(-gap) - gap**2 / (4 * amplitude**2)
     )
@@ -151,8 +152,7 @@ KINDS: dict[str, Any] = {
 def three(counts: Any, kind: str) -> None:
     amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
     scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
-    covariance = amplitude**2 * jnp.asarray(THREE)
-    utility = numpyro.sample("utility", dist.MultivariateNormal(jnp.zeros(3), covariance))
+    utility = numpyro.sample("utility", GaussianProcess(Dense(amplitude**2 * THREE)))
     gap = (utility[ENDS[:, 0]] - utility[ENDS[:, 1]]) / scale
     likelihood, value = KINDS[kind][1](gap)
     # numpyro takes no counts of 0.
@@ -168,7 +168,7 @@ def test_several_answers_of_three_items(kind: str) -> None:
     posterior = EP(three, fixed=fixed).run(0, counts, kind)
     rows = np.eye(3)[[0, 1]] - np.eye(3)[[1, 2]]
     root = np.linalg.cholesky(1.2**2 * rows @ THREE @ rows.T)
-    axis, step = np.linspace(-7, 7, 1401, retstep=True)
+    axis, step = np.linspace(-7, 7, 401, retstep=True)
     white = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     gap = white @ root.T
     gaps = np.stack([gap[:, 0], gap[:, 1], -gap.sum(axis=1), -gap[:, 0]], axis=1)

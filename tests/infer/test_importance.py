@@ -163,20 +163,21 @@ def _many(number: int, seed: int = 0) -> PreferenceData:
     return PreferenceData.from_tables(pd.DataFrame(values, names, ["x", "y", "z"]), answers)
 
 
-def test_many_items_are_averaged_over() -> None:
+def test_many_items_are_averaged_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each point keeps one matrix of the items."""
+    monkeypatch.setattr(importance, "_MANY", 100)
     fixed = {
         "attributes_amplitude": 1.0,
         "attributes_lengthscale": 2.0,
         "attributes_linear_share": 0.5,
     }
-    posterior = EP(relpref.models.xpgp, fixed=fixed).run(0, _many(700))
+    posterior = EP(relpref.models.xpgp, fixed=fixed).run(0, _many(150))
     number = len(posterior.belief.weights)
     assert posterior.info["hyperparameters"] == "integrate"
     assert 3 <= number == posterior.info["points"] <= importance.FEWEST_POINTS
     assert "integration" not in posterior.info
     kept = sum(value.nbytes for value in posterior.arrays()[0].values())
-    assert kept < (number + 0.5) * 8 * 700**2
+    assert kept < (number + 0.5) * 8 * 150**2
 
 
 @pytest.mark.slow

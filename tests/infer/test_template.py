@@ -137,16 +137,23 @@ def test_priors_against_numpyro(name: str) -> None:
         transform = biject_to(prior.support)
         mapped = form.map(raw)
         density, slope, slopes = form.density(mapped.value, **given)
-        assert_allclose(mapped.value, transform(raw), rtol=1e-12)
-        assert_allclose(density.sum(), prior.log_prob(mapped.value).sum(), rtol=1e-11)
-        jacobian = transform.log_abs_det_jacobian(raw, mapped.value)
-        assert_allclose(mapped.log_slope.sum(), np.sum(jacobian), rtol=1e-11, atol=1e-12)
-        derivative = jax.grad(lambda x: prior.log_prob(x).sum())(jnp.asarray(mapped.value))
+
+        @jax.jit
+        def by_numpyro(raw: Any, value: Any) -> Any:
+            def jacobian(x: Any) -> Any:
+                return jnp.sum(transform.log_abs_det_jacobian(x, transform(x)))
+
+            along = jax.grad(lambda x: jnp.sum(transform(x)))(raw)
+            log = jax.value_and_grad(lambda x: prior.log_prob(x).sum())(value)
+            return transform(raw), along, jax.value_and_grad(jacobian)(raw), log
+
+        value, along, (jacobian, bent), (log, derivative) = by_numpyro(raw, mapped.value)
+        assert_allclose(mapped.value, value, rtol=1e-12)
+        assert_allclose(density.sum(), log, rtol=1e-11)
+        assert_allclose(mapped.log_slope.sum(), jacobian, rtol=1e-11, atol=1e-12)
         assert_allclose(np.broadcast_to(slope, raw.shape), derivative, rtol=1e-9)
-        along = jax.grad(lambda x: jnp.sum(transform(x)))(jnp.asarray(raw))
         assert_allclose(mapped.slope, along, rtol=1e-9)
-        bent = jax.grad(lambda x: jnp.sum(transform.log_abs_det_jacobian(x, transform(x))))
-        assert_allclose(mapped.slope_of_log, bent(jnp.asarray(raw)), rtol=1e-9, atol=1e-12)
+        assert_allclose(mapped.slope_of_log, bent, rtol=1e-9, atol=1e-12)
         step = 1e-6
         for parameter, value in given.items():
             ends = [
@@ -183,11 +190,14 @@ def test_averaged_raters_without_a_compiler() -> None:
         program = read(table(9, 30, "rater", "shown_first"), average=True)
         assert program.members is not None and program.template.members is not None
         likelihood: Any = program.on_host(program.medians).prior.observations[0].likelihood
-        same: Any = program.read(program.medians).observations[0].likelihood
-        for mine, other in zip(
-            jax.tree.leaves(likelihood.each), jax.tree.leaves(same.each), strict=True
-        ):
-            assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
+
+        def traced(values: Any) -> list[Any]:
+            same: Any = program.read(values).observations[0].likelihood
+            return jax.tree.leaves(same.each)
+
+        mine, others = jax.tree.leaves(likelihood.each), jax.jit(traced)(program.medians)
+        for leaf, other in zip(mine, others, strict=True):
+            assert_allclose(leaf, other, rtol=1e-12, atol=1e-12)
 
 
 def computes(data: PreferenceData) -> None:

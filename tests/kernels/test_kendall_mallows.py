@@ -33,18 +33,20 @@ def extensions(row: Any) -> Any:
     )
 
 
-def discordant(one: Any, other: Any) -> int:
-    return sum((one[i] < one[j]) != (other[i] < other[j]) for i, j in combinations(range(N), 2))
+def signs(rankings: Any) -> Any:
+    """Whether the first of each pair of items is above the second."""
+    above, below = np.array(list(combinations(range(N), 2))).T
+    return np.where(rankings[:, above] < rankings[:, below], 1, -1)
 
 
-EXTENSIONS = [extensions(row) for row in MIXED]
-DISTANCES = [
-    [[[discordant(x, y) for y in other] for x in one] for other in EXTENSIONS] for one in EXTENSIONS
-]
+SIGNS = [signs(extensions(row)) for row in MIXED]
 
 
 def enumerated(value: Any) -> Any:
-    return np.array([[np.mean(value(np.array(pairs))) for pairs in row] for row in DISTANCES])
+    """Means of a function of the number of discordant pairs over all pairs of extensions."""
+    return np.array(
+        [[np.mean(value((10 - one @ other.T) / 2)) for other in SIGNS] for one in SIGNS]
+    )
 
 
 @pytest.mark.parametrize("kind", ["full", "top3", "exhaustive"])

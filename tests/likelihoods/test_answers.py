@@ -3,7 +3,7 @@ cavity.
 """
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,7 +26,6 @@ from relpref.likelihoods.chances import ROUNDING
 from relpref.likelihoods.tilted import interval_log, interval_moments
 from relpref.likelihoods.weighted import WeightedComparison
 
-# One shape for everything, so that each kind compiles once.
 _RNG = np.random.default_rng(5)
 MEANS = np.r_[-3.0, -1, 0, 0, 0.7, 2, -6, 4, -60, 60, -25, 30, _RNG.normal(0, 4, 12)]
 VARIANCES = np.r_[0.1, 1, 0.5, 30, 2, 9, 0.3, 100, 1, 2, 400, 48.9, np.exp(_RNG.uniform(-4, 6, 12))]
@@ -130,11 +129,9 @@ KINDS: dict[str, tuple[Make, Any, Callable[..., Any]]] = {
 }
 
 
-@cache
-def tilted(kind: str) -> Callable[..., Any]:
-    """Moments of SIZE rows, compiled once."""
-    make = KINDS[kind][0]
-    return jax.jit(lambda v, m, s, scale, shift: make(m, scale=scale, shift=shift).tilted(v, m, s))
+def by_numpy(make: Make, mean: Any, **parameters: Any) -> Any:
+    """A likelihood that holds arrays of NumPy, and computes with NumPy."""
+    return jax.tree.map(np.asarray, make(jnp.asarray(mean), **parameters))
 
 
 def integrated(
@@ -188,15 +185,12 @@ def test_weighted_moments(kind: str) -> None:
     make, values, log = KINDS[kind]
     means, variances = np.clip(MEANS, -6, 6), np.minimum(VARIANCES, 30)
 
-    @jax.jit
-    def moments(variance: Any) -> Any:
-        single = make(jnp.asarray(means), scale=SCALE)
-        weighted = WeightedComparison(single, WEIGHTS)
-        return weighted.tilted(values, means, variance), single.tilted(values, means, variance)
-
     with jax.enable_x64(True):
-        found = plain(moments(variances)[0])
-        for one, other in zip(*plain(moments(np.zeros(SIZE))), strict=True):
+        single = by_numpy(make, means, scale=SCALE)
+        weighted: Any = WeightedComparison(single, WEIGHTS)
+        found = weighted.tilted(values, means, variances)
+        certain = (each.tilted(values, means, np.zeros(SIZE)) for each in (weighted, single))
+        for one, other in zip(*certain, strict=True):
             assert_allclose(one, WEIGHTS * other, rtol=1e-9, atol=1e-12)
     for k in range(SIZE // 2, SIZE):
         s, weight = SCALE[k], WEIGHTS[k]
@@ -209,9 +203,9 @@ def test_weighted_moments(kind: str) -> None:
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments(kind: str) -> None:
-    _, values, log = KINDS[kind]
+    make, values, log = KINDS[kind]
     with jax.enable_x64(True):
-        found = plain(tilted(kind)(values, MEANS, VARIANCES, SCALE, SHIFT))
+        found = by_numpy(make, MEANS, scale=SCALE, shift=SHIFT).tilted(values, MEANS, VARIANCES)
     for k in range(SIZE):
         s = SCALE[k]
         cavity = ((MEANS[k] + SHIFT[k]) / s, VARIANCES[k] / s**2)
@@ -222,8 +216,8 @@ def test_moments(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_certain_gaps_and_all_derivatives(kind: str) -> None:
-    """At variance 0 the moments are log_prob's own derivatives; those in scale, shift and
-    thresholds fit central differences.
+    """Compiled, moments are those by NumPy; at variance 0 they are log_prob's own derivatives;
+    those in scale, shift and thresholds fit central differences.
     """
     make, values, _ = KINDS[kind]
 
@@ -252,6 +246,10 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
         variance = jnp.asarray(VARIANCES)
         moments, slopes, _ = everything(parameters, variance)
         assert_allclose(moments.gradient, slopes["mean"], rtol=1e-7, atol=1e-9)
+        uncompiled = by_numpy(make, mean, scale=SCALE, shift=SHIFT)
+        given = values, np.asarray(mean), VARIANCES
+        for one, other in zip(moments, uncompiled.tilted(*given), strict=True):
+            assert_allclose(one, other, rtol=1e-9, atol=1e-11)
         for name, value in parameters.items():
             move = np.linspace(1, 2, value.size)
             up, down = (
@@ -271,8 +269,9 @@ def test_extreme_cavities(kind: str) -> None:
     mean, variance = np.meshgrid(np.r_[-far, 0, far], np.r_[0, np.logspace(-6, 6, 30)])
     mean, variance = (np.resize(grid, (79, SIZE)) for grid in (mean, variance))
     with jax.enable_x64(True):
+        likelihood = by_numpy(KINDS[kind][0], MEANS)
         rows = [
-            tilted(kind)(KINDS[kind][1], *cavity, np.ones(SIZE), np.zeros(SIZE))
+            likelihood.tilted(KINDS[kind][1], *cavity)
             for cavity in zip(mean, variance, strict=True)
         ]
     curvature = np.stack([moments.curvature for moments in rows])
@@ -390,9 +389,10 @@ def test_fewer_nodes_where_all_gaussians_are_narrow(kind: Any) -> None:
     means, variances = np.array([-6.0, -0.4, 1.0, 8.0, 0.0]), np.array([0.0, 1e-4, 0.3, 1.5, 1.0])
     wide = np.r_[variances[:4], 9.0]
 
-    @jax.jit
     def moments(value: Any, variance: Any) -> Any:
-        return kind(jnp.zeros(5), jnp.array([0.7])).tilted(value, jnp.asarray(means), variance)
+        return by_numpy(kind, np.zeros(5), thresholds=np.array([0.7])).tilted(
+            value, means, variance
+        )
 
     with jax.enable_x64(True):
         for value in np.repeat([[-1], [0], [1]], 5, axis=1):

@@ -30,11 +30,21 @@ slope_of_sum = jax.jit(
 )
 
 
+def is_tied(block: Any) -> bool:
+    return any(np.bincount(row[row >= 0])[1:-1].max(initial=0) > 1 for row in block)
+
+
 def log_probability(utility: Any, block: Any, noise: Noise = GAUSSIAN) -> Any:
-    """Of more lists and items, so that few sizes are compiled."""
+    """By NumPy, with Gaussian noise."""
     utility, block = np.asarray(utility, float), np.asarray(block)
-    tied = any(np.bincount(row[row >= 0])[1:-1].max(initial=0) > 1 for row in block)
-    number = len(block)
+    if noise is GUMBEL:
+        return by_jax(utility, block, noise)
+    return in_any_precision(utility, block, tied=is_tied(block))
+
+
+def by_jax(utility: Any, block: Any, noise: Noise) -> Any:
+    """Of more lists and items, so that few sizes are compiled."""
+    tied, number = is_tied(block), len(block)
     room = (0, -number % (16 if tied else 128)), (0, 6 - block.shape[1])
     wide = np.pad(utility, room), np.pad(block, room, constant_values=-1)
     with jax.enable_x64(True):
@@ -129,7 +139,7 @@ def test_gradient(blocks: list[int], noise: Noise) -> None:
         for spread, error in ((0.5, 1e-4), (12.0, 0.01)):
             utility = spread * np.arange(4.0)[None]
             moved = utility + step * np.stack([np.eye(4), -np.eye(4)])
-            ends = log_probability(moved.reshape(8, 4), np.tile(block, (8, 1)), noise).reshape(2, 4)
+            ends = by_jax(moved.reshape(8, 4), np.tile(block, (8, 1)), noise).reshape(2, 4)
             found = np.asarray(slope_of_sum(jnp.asarray(utility), block, noise, tied))[0]
             assert found == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=error, abs=error)
 

@@ -328,9 +328,9 @@ def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> Non
 
 def test_draws_of_nuts_know_covariates_and_raters() -> None:
     posterior = seen_by_raters(fixed=HELD)
-    draws = posterior.full.draw(4000, np.random.default_rng(0))
+    draws = posterior.full.draw(1000, np.random.default_rng(0))
     weights, noises = posterior.belief.weights, posterior.hyperparameter_draws["rater_noise"]
-    noise = np.tile(weights @ noises, (4000, 1))
+    noise = np.tile(weights @ noises, (1000, 1))
     sampled = replace(posterior, joint=DrawsBelief(draws), belief=DrawsBelief(draws[:, 4:]))
     sampled = replace(sampled, hyperparameter_draws={"rater_noise": noise})
     given = {"rater": "cem", "home": "b", "covariates": GIVEN}

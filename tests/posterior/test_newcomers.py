@@ -55,7 +55,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     for name, cells in ({"rater": ["ann", "bob"]} | columns).items():
         table[name] = [cells[row % len(cells)] for row in range(len(table))]
     answer = pd.DataFrame([{"winner": "a", "loser": "d", "rater": "new", **new}])
-    before = relpref.fit(answers=table, **options)
+    before = relpref.fit(answers=table, check=False, **options)
     quick = before.update(answer, quick=10.0)
     assert quick.quick_answers == 1 and quick.hyperparameter_draws
     file = tmp_path_factory.mktemp("newcomers") / "quick.nc"
