@@ -310,7 +310,8 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     named = [column for column in sheet.columns if column not in ranks]
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
     sure = by_column or all(map(complete, sheet.rows(ranks)))
-    few = len(ranks) < 3 or size < 2 or (len(named) > 1 + len(sheet.columns) // 4 and not sure)
+    few = len(ranks) < 3 - by_column or size < 2
+    few |= len(named) > 1 + len(sheet.columns) // 4 and not sure
     if few or (sheet.better and "score" in sheet.named):
         return
     best = f" ({sheet.better} is better)" if sheet.better else " (1 is the best)"
@@ -441,12 +442,12 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
 def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Table:
     """Return orders of what was shown: best 1, worst 3, all others 2."""
     labels = sheet.rows(columns)
-    spots = np.array([sheet.words(column)[-1] for column in columns])
+    spots = np.array([_spot(sheet.words(column)) for column in columns])
     table, places = sheet.table, np.full(labels.shape, 2)
     for place, column in zip((1, 3), ends, strict=True):
         cells = sheet.cells(column)
         here = (labels == cells[:, np.newaxis]) & (labels != "")
-        by_name = spots == np.array([words(cell)[-1:] or ("",) for cell in cells])
+        by_name = spots == np.array([[_spot(words(cell))] for cell in cells])
         if by_name.any(axis=1).all() and not here.any(axis=1).all():
             here = by_name
         reason = " is none of the items of the row; name one of them"
@@ -455,3 +456,9 @@ def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Tabl
         table.refuse(column, (here & (places == 1)).any(axis=1), reason)
         places[here] = place
     return _melted(replace(sheet, table=table.without(ends)), columns, "place", places)
+
+
+def _spot(name: Sequence[str]) -> str:
+    """Return the number or the letter that a name ends with as a number."""
+    last = name[-1] if name else ""
+    return str(1 + ord(last) - ord("a")) if re.fullmatch("[a-z]", last) else last

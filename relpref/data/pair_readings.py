@@ -26,6 +26,7 @@ from relpref.data.readings import (
     FALSE,
     GOALS,
     ITEMS,
+    KIND_OF_SIDES,
     NOT_ITEMS,
     NOT_LABELS,
     NOT_OUTCOMES,
@@ -38,6 +39,7 @@ from relpref.data.readings import (
     TIE_NAMES,
     TIES,
     TRUE,
+    UNORDERED,
     UNSURE,
     VOID,
     WON,
@@ -57,6 +59,7 @@ _VOID = -np.inf
 # The columns, by the names used here, that choose a way to read a column, and its codes.
 Way = tuple[Mapping[str, Any], Codes]
 _VERDICT = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
+_WON_BY = re.compile(r"(?<=\S) (?:won|wins) (?:by |\().*")  # as in 'Ayr won by 3 runs'
 _NUMBER, _COLON = r"(?:\d*\.5|\d+)", "[-–—−:x×]"
 _SCORE = re.compile(
     rf"{_NUMBER} *{_COLON} *{_NUMBER}( *\(?[a-z][a-z. ]*\)?"
@@ -213,16 +216,17 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
             # Only the first outcome of winners and losers is that they are these.
             sided = pair._replace(decided=pair.decided and not number)
             ends = {} if sided.decided else dict(zip(_PAIR, pair[:2], strict=True))
-            # NaN differs from itself.
-            codes = np.nan_to_num([other.codes for other in outcomes[:2]], nan=9.0)
-            row = int((codes[0] != codes[-1]).argmax())
+            codes = np.array([np.sign(other.codes) for other in (outcomes[0], outcomes[-1])])
+            # A row that tells two readings apart, or in which one side won.
+            telling = np.isfinite(codes).all(axis=0) & ((codes[0] != codes[1]) | (codes[0] != 0))
+            row = int((telling * (1 + (codes[0] != codes[1]))).argmax())
             code, place = outcome.codes[row], sheet.table.place(row)
             won = {1: pair.first, -1: pair.second}.get(np.isfinite(code) and np.sign(code))
             better = f"{sheet.cells(won)[row]!r} wins" if won else "nobody wins"
             example = f", by which {better} in {place.removeprefix(f'{sheet.table.name}, ')}"
             yield Reading(
                 f"pairs of {pair.first!r} and {pair.second!r} with {outcome.description}"
-                + example * (len(outcomes) > 1),
+                + example * bool(telling.any()),
                 partial(_with_outcome, sheet, sided, outcome),
                 outcome.columns and {**ends, **outcome.columns},
             )
@@ -433,6 +437,7 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     none where no name does.
     """
     each, parts = sheet.cells(column), {*sheet.words(column)}
+    each = np.array([_WON_BY.sub("", cell) for cell in each], dtype=object)
     at, distinct = pd.factorize(each)
     distinct = [re.sub(r"^([01]),5$", r"\1.5", plain(cell)) for cell in distinct]
     labels = {plain(label) for label in {*sheet.cells(pair.first), *sheet.cells(pair.second)}}
@@ -441,18 +446,27 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     by_label, by_result = {"winner": column}, {"result": column}
     named, ways = sheet.named & {"winner", "result"}, list[Way]()
 
+    turned = {"first": pair.second, "second": pair.first, **by_result}
+
     def add(read: Callable[[str], float], columns: Mapping[str, Any] = by_result) -> None:
         codes = np.array([*map(read, distinct)])
         ways.append((columns, np.where(np.isfinite(codes), codes * strengths, common)[at]))
 
-    def add_words(sides: Sequence[str], sign: float = 1.0) -> None:
+    def add_words(sides: Sequence[str], sign: float = 1.0, *, both: bool = False) -> None:
         coding = dict(zip(sides, (sign, -sign, 0.0), strict=False))
-        add(lambda cell: coding.get(_side(cell, coding, pair.rest), np.inf))
+
+        def code(cell: str) -> float:
+            return coding.get(_side(cell, coding, pair.rest), np.inf)
+
+        add(code)
+        if both:
+            add(lambda cell: -code(cell), turned)
 
     if "result" not in named:
         ties = np.array([len(cell) > 2 and cell in TIES for cell in distinct])[at]
         for labeled in (pair, *(other for other in pair.ids if column not in other[:2])):
-            won = 1.0 * (each == sheet.cells(labeled.first)) - (each == sheet.cells(labeled.second))
+            first, second = map(sheet.cells, labeled[:2])
+            won = 1.0 * (each == first) - (each == second)
             ways.append((by_label, np.where(won != 0, won, common[at])))
             tied = (won != 0) & ties
             if tied.any() and not (common == 0).any():
@@ -462,8 +476,11 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     add_words(pair.marker)
     add_words([side[0] for side in pair.marker])
     fits, numbers = any(_fits(codes) for _, codes in ways), depth > 1 or named
+    sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
+    kind = KIND_OF_SIDES.get(pair.marker)
+    no_first = kind in UNORDERED and not pair.ordered and parts.isdisjoint(pair.marker)
     if numbers and (fits or "2" in distinct):
-        add_words(("1", "2", "1.5"))
+        add_words(("1", "2", "1.5"), both=no_first)
     if fits or _fits(ways[-1][1]):
         return ways
     # Other words for sides: "B" is one where it is no label, and the columns are 1 and 2. Beside
@@ -471,20 +488,20 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     apart = not (pair.ordered or pair.decided or named) and re.fullmatch(
         "[^=]*[<>][^=]*", "".join({*each})
     )
-    for sides in () if apart else SIDES:
+    for sides, other in {} if apart or pair.decided else KIND_OF_SIDES.items():
         if sides[0] not in "01":
-            add_words(sides)
+            clear = pair.ordered and (other not in UNORDERED or pair[:2] == _PAIR)
+            clear |= kind == other
+            add_words(sides, both=not clear)
     if not depth:
         return ways
-    sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
     for sides in RESULTS:
         add_words(sides, sign)
     for cell, *coded in CODED if numbers else ():
         # Scales of preference often begin at the first side, with numbers below 0.
         if cell in distinct and (cell != "-1" or named or parts & BESIDE_LOSER):
-            add_words(coded, sign)
+            add_words(coded, sign, both=no_first)
     if numbers and parts & OF_SIDES and {*distinct} <= {"0", "1", ""} and not named:
-        turned = {"first": pair.second, "second": pair.first, **by_result}
         add(lambda cell: {"0": 1.0, "1": -1.0}.get(cell, np.inf), turned)
     add(dict(zip(distinct, _margins(distinct), strict=True)).__getitem__)
     if "result" in named and "-" in "".join(distinct):

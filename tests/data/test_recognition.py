@@ -350,6 +350,36 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
             ["A>B*2; B>A", "x>y; z>y; z>x", "y>x; y>z; x>z"],
         ),
         (
+            "left,right,verdict\nx,y,A>B\ny,z,A=B\nz,x,B>A",
+            "'verdict', by which 'x' wins in row 0 .*'verdict', by which 'y' wins in row 0",
+            ["x>y; y=z; x>z", "y>x; y=z; z>x"],
+        ),
+        (
+            "home,away,outcome\nx,y,A\ny,z,B\nz,x,A",
+            "'outcome', by which 'x' wins in row 0 .*'outcome', by which 'y' wins in row 0",
+            ["x>y; z>y; z>x", "y>x; y>z; x>z"],
+        ),
+        (
+            "white,black,winner\nx,y,tie\ny,z,B\nz,x,A",
+            "'winner', by which 'z' wins in row 1 .*'winner', by which 'y' wins in row 1",
+            ["x=y; z>y; z>x", "x=y; y>z; x>z"],
+        ),
+        (
+            "fighter_1,fighter_2,winner\nx,y,Red\ny,z,Blue\nz,x,Draw",
+            "'winner', by which 'x' wins in row 0 .*'winner', by which 'y' wins in row 0",
+            ["x>y; z>y; z=x", "y>x; y>z; z=x"],
+        ),
+        (
+            "blueTeam,redTeam,result\nx,y,1\ny,z,0\nz,x,1",
+            "'result', by which 'y' wins in row 0 .*'result', by which 'x' wins in row 0",
+            ["y>x; y>z; x>z", "x>y; z>y; z>x"],
+        ),
+        (
+            "red_team,blue_team,winner\nx,y,1\ny,z,2\nz,x,1",
+            "'winner', by which 'x' wins in row 0 .*'winner', by which 'y' wins in row 0",
+            ["x>y; z>y; z>x", "y>x; y>z; x>z"],
+        ),
+        (
             "xq,model_b,note\nx,y,A>B\ny,z,B>A\nz,x,A>B",
             "the orders in 'note'.*'A>B' prefers 'xq'.*'A>B' prefers 'model_b'",
             ["A>B*2; B>A", "x>y; z>y; z>x", "y>x; y>z; x>z"],
@@ -434,6 +464,19 @@ def test_that_strengths_in_words_are_not_read_is_noted() -> None:
     table = frame("item_a,item_b,answer\nx,y,strongly A\ny,z,slightly B", typed=True)
     notes = PreferenceData.from_tables(answers=table).notes
     assert any("the outcome 'answer' (how strongly is not read)" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("home,away,result\nx,y,D\ny,z,2\nz,x,1", "'result', by which 'z' wins in row 1"),
+        ("team1,team2,result\nx,y,D\ny,z,H\nz,x,A", "'result', by which 'y' wins in row 1"),
+        ("golfer 1,golfer 2,score 1,score 2\nx,y,70,71", "'score 2', by which 'y' wins in row 0"),
+    ],
+)
+def test_notes_say_who_wins_in_one_row(text: str, said: str) -> None:
+    notes = PreferenceData.from_tables(answers=frame(text, typed=True)).notes
+    assert any(said in note for note in notes)
 
 
 @pytest.mark.parametrize(
