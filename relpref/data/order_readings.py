@@ -35,6 +35,7 @@ from relpref.data.readings import (
     is_numeric,
     words,
 )
+from relpref.data.sides import label_pairs
 from relpref.data.tables import Table
 
 _MOST_EVENTS = 6  # columns that may name an event together
@@ -388,6 +389,8 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
 
 def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
     """Read orders that are written in one cell each, such as A > B = C."""
+    if any(pair.ordered for pair in label_pairs(sheet)):  # verdicts on two sides
+        return
     for column in sheet.columns:
         cells = pd.Series(sheet.cells(column), sheet.table.frame.index)
         marks = ">,;" if {*sheet.words(column)} & ORDERS else ">"
