@@ -270,8 +270,10 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
         sets = [{cell for cell in cells if cell.lower() not in NO_ITEM} for cells in sets]
         consecutive = sorted(columns) == [*range(1, len(columns) + 1)]
         shared = sets[0] & set().union(*sets[1:])
-        if len(ordered) > 2 and consecutive and shared and not any(map(is_numeric, sets)):
+        if len(ordered) > 2 and consecutive and shared:
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
+            if any(map(is_numeric, sets)):
+                what += " (write a name for each number to have these)"
             yield Reading(what, partial(_melted, sheet, ordered, "place"))
 
 

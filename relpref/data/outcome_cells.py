@@ -115,7 +115,8 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
         # Scales of preference often begin at the first side, with numbers below 0.
         if cell in cells and (cell != "-1" or named or parts & BESIDE_LOSER):
             add_sides(coded, sign, both=no_first)
-    if numbers and parts & OF_SIDES and {*cells} <= {"0", "1", ""} and not named:
+    unclear = parts & OF_SIDES and parts.isdisjoint(pair.marker) and not named
+    if numbers and unclear and {*cells} <= {"0", "1", ""}:
         add(np.array([{"0": 1.0, "1": -1.0}.get(cell, np.inf) for cell in cells]), turned)
     add(margins(cells))
     if "result" in named and "-" in "".join(cells):
