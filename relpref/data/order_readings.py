@@ -35,6 +35,7 @@ from relpref.data.readings import (
     is_numeric,
     words,
 )
+from relpref.data.sides import label_pairs
 from relpref.data.tables import Table
 
 _MOST_EVENTS = 6  # columns that may name an event together
@@ -269,8 +270,10 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
         sets = [{cell for cell in cells if cell.lower() not in NO_ITEM} for cells in sets]
         consecutive = sorted(columns) == [*range(1, len(columns) + 1)]
         shared = sets[0] & set().union(*sets[1:])
-        if len(ordered) > 2 and consecutive and shared and not any(map(is_numeric, sets)):
+        if len(ordered) > 2 and consecutive and shared:
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
+            if any(map(is_numeric, sets)):
+                what += " (write a name for each number to have these)"
             yield Reading(what, partial(_melted, sheet, ordered, "place"))
 
 
@@ -310,7 +313,8 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     named = [column for column in sheet.columns if column not in ranks]
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
     sure = by_column or all(map(complete, sheet.rows(ranks)))
-    few = len(ranks) < 3 or size < 2 or (len(named) > 1 + len(sheet.columns) // 4 and not sure)
+    few = len(ranks) < 3 - by_column or size < 2
+    few |= len(named) > 1 + len(sheet.columns) // 4 and not sure
     if few or (sheet.better and "score" in sheet.named):
         return
     best = f" ({sheet.better} is better)" if sheet.better else " (1 is the best)"
@@ -387,6 +391,8 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
 
 def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
     """Read orders that are written in one cell each, such as A > B = C."""
+    if any(pair.ordered for pair in label_pairs(sheet)):  # verdicts on two sides
+        return
     for column in sheet.columns:
         cells = pd.Series(sheet.cells(column), sheet.table.frame.index)
         marks = ">,;" if {*sheet.words(column)} & ORDERS else ">"
@@ -441,12 +447,12 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
 def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Table:
     """Return orders of what was shown: best 1, worst 3, all others 2."""
     labels = sheet.rows(columns)
-    spots = np.array([sheet.words(column)[-1] for column in columns])
+    spots = np.array([_spot(sheet.words(column)) for column in columns])
     table, places = sheet.table, np.full(labels.shape, 2)
     for place, column in zip((1, 3), ends, strict=True):
         cells = sheet.cells(column)
         here = (labels == cells[:, np.newaxis]) & (labels != "")
-        by_name = spots == np.array([words(cell)[-1:] or ("",) for cell in cells])
+        by_name = spots == np.array([[_spot(words(cell))] for cell in cells])
         if by_name.any(axis=1).all() and not here.any(axis=1).all():
             here = by_name
         reason = " is none of the items of the row; name one of them"
@@ -455,3 +461,9 @@ def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Tabl
         table.refuse(column, (here & (places == 1)).any(axis=1), reason)
         places[here] = place
     return _melted(replace(sheet, table=table.without(ends)), columns, "place", places)
+
+
+def _spot(name: Sequence[str]) -> str:
+    """Return the number or the letter that a name ends with as a number."""
+    last = name[-1] if name else ""
+    return str(1 + ord(last) - ord("a")) if re.fullmatch("[a-z]", last) else last

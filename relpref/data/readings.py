@@ -25,25 +25,39 @@ def _both(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(term.split()) for term in text.split(","))
 
 
-# Words by which the names of two columns differ that hold the two sides of an answer: a first and
-# a second, and others.
-ORDERED = _both(
-    "first second, 1 2, 0 1, one two, a b, x y, premier deuxieme, erste zweite, erster zweiter, "
-    "primero segundo"
-)
-SIDES = ORDERED + _both(
-    """
-    left right, links rechts, gauche droite, izquierda derecha, home away, h v, home vis, home
-    visitor, home guest, home road, host guest, host visitor, h a, h g, heim gast, heim
-    auswarts, local visitante, mandante visitante, casa visitante, casa fora, casa ospite, casa
-    trasferta, domicile exterieur, domicile visiteur, red blue, rot blau, rouge bleu, rojo azul,
-    r b, white black, w b, weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas
-    negras, bianco nero, visitor opponent, team opponent, team opp, player opponent, v o, aff
-    neg, pro con, affirmative negative, proposition opposition, gov opp, government opposition,
-    for against, white blue, thuis uit, gospodarz gosc, hjemmelag bortelag, hjemme borte,
-    hemmalag bortalag, hemma borta, radiant dire
-    """
-)
+# Words by which the names of two columns differ that hold the two sides of an answer.
+_SIDES = {
+    "numbered": _both(
+        "first second, 1 2, 0 1, one two, a b, x y, premier deuxieme, erste zweite, erster "
+        "zweiter, primero segundo"
+    ),
+    "left": _both("left right, links rechts, gauche droite, izquierda derecha"),
+    "home": _both(
+        """
+        home away, h v, home vis, home visitor, home guest, home road, host guest, host visitor,
+        h a, h g, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante,
+        casa fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, thuis uit,
+        gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta
+        """
+    ),
+    "white": _both(
+        "white black, w b, weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, "
+        "bianco nero"
+    ),
+    "team": _both("team opponent, team opp, player opponent"),
+    "pro": _both(
+        "aff neg, pro con, affirmative negative, proposition opposition, gov opp, government "
+        "opposition, for against"
+    ),
+    "red": _both("red blue, rot blau, rouge bleu, rojo azul, r b"),
+    "blue": _both("white blue"),
+    "radiant": _both("radiant dire"),
+    "visitor": _both("visitor opponent, v o"),
+}
+KIND_OF_SIDES = {sides: kind for kind, several in _SIDES.items() for sides in several}
+SIDES = tuple(KIND_OF_SIDES)
+# Sides that are a first and a second in names, and kinds of which neither is the first.
+ORDERED, UNORDERED = _SIDES["numbered"], ("red", "blue", "radiant", "visitor")
 # The same, where the first of them is the better one.
 DECIDED = _both(
     """
@@ -106,8 +120,8 @@ DOUBTFUL = terms(
 )
 GOALS = terms(
     """
-    goals, goal, score, scores, points, pts, runs, sets, maps, tore, buts, goles, gol, gols,
-    golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
+    goals, goal, score, scores, points, pts, runs, sets, maps, legs, frames, tore, buts, goles,
+    gol, gols, golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
     penalties, shootout, result, res
     """
 )

@@ -23,18 +23,8 @@ from relpref.data.order_readings import (
     orders_by_place,
     orders_in_cells,
 )
-from relpref.data.pair_readings import (
-    label_pairs,
-    named_outcomes,
-    pairs,
-    repeated,
-    says_more,
-    share_labels,
-    side_pairs,
-    tried_outcomes,
-    verdicts,
-    versus,
-)
+from relpref.data.outcome_cells import tried_outcomes
+from relpref.data.pair_readings import named_outcomes, pairs, says_more, versus, versus_in_names
 from relpref.data.readings import (
     ADVANTAGE,
     COUNTS,
@@ -51,6 +41,7 @@ from relpref.data.readings import (
     is_numeric,
     terms,
 )
+from relpref.data.sides import label_pairs, repeated, share_labels, side_pairs
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
 
@@ -74,12 +65,9 @@ _FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
             orders_by_item: terms("list, item"),
             pairs: _OF_PAIRS,
             orders_by_place: terms("list"),
-        },
-        {
             orders_in_cells: _ROLES,
-            verdicts: frozenset(),
-            versus: _OF_PAIRS - terms("first, second, loser"),
         },
+        dict.fromkeys((versus, versus_in_names), _OF_PAIRS - terms("first, second, loser")),
     ),
     (
         {best_and_worst: _ROLES},
