@@ -3,12 +3,12 @@
 from copy import copy
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from relpref.likelihoods.comparison import Comparison, OfComparison
 from relpref.likelihoods.tilted import TiltedMoments
+from relpref.linalg.arrays import namespace
 from relpref.linalg.covariance import Pulls, joined
 
 
@@ -31,7 +31,8 @@ class WeightedComparison(OfComparison):
     def __init__(
         self, single: Comparison, weight: ArrayLike, *, validate_args: bool | None = None
     ) -> None:
-        self.single, self.weight = single, jnp.asarray(weight, single.gap.dtype)
+        xp = namespace(single.gap, weight)
+        self.single, self.weight = single, xp.asarray(weight, single.gap.dtype)
         super().__init__(batch_shape=single.batch_shape, validate_args=validate_args)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
