@@ -31,8 +31,9 @@ COMPILED = JAX_COMPILATION_CACHE_DIR='$(JAX_COMPILATION_CACHE_DIR)' \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=$(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS)
 
 # And most of compiling is optimizing, which the problems of the tests, small as they are, do not repay. XLA's older
-# emitters of fusions compile in 0.6 of the time of its new ones.
-QUICKLY = XLA_FLAGS='--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false'
+# emitters of fusions, which jaxlib 0.10 has, compile in 0.6 of the time of its new ones; other versions refuse the flag.
+OLDER = 'from jaxlib.version import __version__ as v; print("--xla_cpu_use_fusion_emitters=false" * v.startswith("0.10."))'
+quickly = XLA_FLAGS="--xla_backend_optimization_level=0 $$($(1)/bin/python -c $(OLDER))"
 
 # A worker runs whole files, whose problems share what JAX compiles.
 WORKERS ?= auto
@@ -51,7 +52,7 @@ demo: $(VENV)/.installed ## fit the model to real bundled data and write demo/re
 
 test: $(VENV)/.installed-test ## run the tests, except those marked slow
 	@echo "Testing with $$($(VENV)/bin/python --version); data files: $${RELPREF_DATA:-none, the tests that read them are skipped}"
-	$(COMPILED) $(QUICKLY) $(VENV)/bin/python -m pytest $(PARALLEL) $(ARGS)
+	$(COMPILED) $(call quickly,$(VENV)) $(VENV)/bin/python -m pytest $(PARALLEL) $(ARGS)
 
 test-slow: $(VENV)/.installed-test ## run the tests marked slow
 	$(COMPILED) $(VENV)/bin/python -m pytest -m slow $(PARALLEL) $(ARGS)
@@ -63,7 +64,7 @@ LOWEST_TESTS = tests/test_imports.py tests/test_lowest.py tests/data/test_files.
 
 test-lowest: $(LOWEST_VENV)/.installed-lowest ## run some tests with the lowest versions of all dependencies
 	@echo "Testing the lowest versions with $$($(LOWEST_VENV)/bin/python --version)"
-	$(COMPILED) $(QUICKLY) $(LOWEST_VENV)/bin/python -m pytest $(PARALLEL) $(LOWEST_TESTS) $(ARGS)
+	$(COMPILED) $(call quickly,$(LOWEST_VENV)) $(LOWEST_VENV)/bin/python -m pytest $(PARALLEL) $(LOWEST_TESTS) $(ARGS)
 
 lint: $(VENV)/.installed-lint ## check style, formatting, types and the budget of the sources
 	$(VENV)/bin/python -m ruff check

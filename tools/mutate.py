@@ -279,7 +279,7 @@ def run(mutant: Mutant) -> tuple[bool, float]:
         ]
         environment = os.environ | {
             "PYTHONPATH": folder,
-            "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
+            "XLA_FLAGS": "--xla_backend_optimization_level=0",
         }
         done = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, timeout=_LIMIT_S, check=False
