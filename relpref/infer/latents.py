@@ -51,11 +51,27 @@ class Affine:
     @classmethod
     def latents(cls, layout: Layout, ask: Ask = _refused) -> "dict[str, Affine]":
         """Every latent site of a layout."""
-        unit = scipy.sparse.eye_array(layout.num_latents, format="csr")
+        unit = cls._unit(layout.num_latents)
         return {
             name: cls(unit[layout.slices[name]], np.zeros(shape), ask)
             for name, shape in layout.latents
         }
+
+    # Operations on matrices: a unit matrix, rows times factors, and products of weights with
+    # matrices that have a block of so many rows for each column of the weights.
+
+    @staticmethod
+    def _unit(size: int) -> Any:
+        return scipy.sparse.eye_array(size, format="csr")
+
+    @staticmethod
+    def _scaled(factors: Any, matrix: Any) -> Any:
+        return scipy.sparse.diags_array(factors, format="csr") @ matrix
+
+    @staticmethod
+    def _product(weights: Any, matrix: Any, rows: int) -> Any:
+        each = scipy.sparse.kron(weights, scipy.sparse.eye_array(rows))
+        return scipy.sparse.csr_array(each) @ matrix
 
     def _made(self, matrix: Any, offset: Any, *others: Any) -> "Affine":
         """Values computed from these and others."""
@@ -147,7 +163,7 @@ class Affine:
         matrix = values.matrix
         if not isinstance(factor, Tracer):
             factor = np.broadcast_to(factor, values.shape)
-            matrix = scipy.sparse.diags_array(factor.ravel(), format="csr") @ matrix
+            matrix = self._scaled(factor.ravel(), matrix)
         return self._made(matrix, values.offset * factor, factor)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -170,8 +186,8 @@ class Affine:
         if isinstance(factor, Tracer):
             weights, matrix = np.ones(factor.shape), abs(matrix)
         number = self.shape[1] if self.ndim > 1 else 1
-        each = scipy.sparse.kron(np.atleast_2d(weights), scipy.sparse.eye_array(number))
-        return self._made(scipy.sparse.csr_array(each) @ matrix, factor @ self.offset, factor)
+        matrix = self._product(np.atleast_2d(weights), matrix, number)
+        return self._made(matrix, factor @ self.offset, factor)
 
     def __matmul__(self, other: Any) -> "Affine":
         product: Affine = _factor(other).T @ self.T
@@ -189,6 +205,23 @@ class Affine:
         """The mean of the values, or along an axis."""
         total = self.sum(axis)
         return total / (self.size / max(total.size, 1))
+
+
+class DenseAffine(Affine):
+    """Affine values with a matrix of NumPy, where no factor is a tracer."""
+
+    @staticmethod
+    def _unit(size: int) -> Any:
+        return np.eye(size)
+
+    @staticmethod
+    def _scaled(factors: Any, matrix: Any) -> Any:
+        return factors[:, None] * matrix
+
+    @staticmethod
+    def _product(weights: Any, matrix: Any, rows: int) -> Any:
+        blocks = matrix.reshape(weights.shape[1], -1)
+        return (weights @ blocks).reshape(len(weights) * rows, -1)
 
 
 class Asked(Affine):
@@ -223,7 +256,7 @@ def written(
 
     A program that needs latents or factors of them as arrays of JAX raises a TypeError.
     """
-    sites, matrices = call.trace(arrays, {**fixed, **Affine.latents(layout)}), []
+    sites, matrices = call.trace(arrays, {**fixed, **DenseAffine.latents(layout)}), []
     for name in layout.observed:
         predictor: Any = as_likelihood(sites[name]["fn"]).predictor
         if not isinstance(predictor, Affine) or predictor.moves:
@@ -233,7 +266,7 @@ def written(
             lambda leaf: leaf.offset if is_affine(leaf) else leaf, sites[name]["fn"]
         )
         sites[name] = {**sites[name], "fn": at_zero}
-    return DenseRows(scipy.sparse.vstack(matrices).toarray()), sites
+    return DenseRows(np.vstack(matrices)), sites
 
 
 class Run(NamedTuple):

@@ -72,7 +72,7 @@ class Program:
     # Hyperparameters in plates that are at their maximum, and the site of the scale of each, see
     # `relpref.infer.plates.learned`.
     scales: tuple[tuple[str, str], ...] = field(default=(), metadata={"static": True})
-    # Templates by layout and names of fixed hyperparameters.
+    # Templates by layout and names of hyperparameters, fixed ones, too.
     kept: Untraced = field(default_factory=lambda: Untraced({}), metadata={"static": True})
     # Predictors of observed sites whose moments are computed by quadrature
     links: dict[str, Leaf | Link] = field(default_factory=dict)
@@ -119,7 +119,8 @@ class Program:
     @property
     def template(self) -> Template:
         """The origins of its numbers, which are the same at other values of hyperparameters."""
-        key, kept = (self.layout, frozenset(self.fixed)), self.kept.content
+        names = {*self.fixed, *dict(self.layout.hyperparameters)}
+        key, kept = (self.layout, frozenset(names)), self.kept.content
         arrays, members, template = kept.get(key, (None, None, None))
         if arrays is not self.arrays or members is not self.members:
             template = Template.of(self)

@@ -162,11 +162,12 @@ def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
 
 
 class Multiple(NamedTuple):
-    """Numbers that are entries of a hyperparameter, each times a constant."""
+    """Numbers that are powers of entries of a hyperparameter, each times a constant."""
 
     site: str
     entry: NDArray[np.intp]  # of the flattened hyperparameter, in the shape of the numbers
     factor: Any
+    power: int = 1
 
     @classmethod
     def whole(cls, site: str, shape: tuple[int, ...]) -> "Multiple":
@@ -175,12 +176,13 @@ class Multiple(NamedTuple):
 
     def at(self, value: Floats) -> Any:
         """The numbers at a flattened hyperparameter, which may have a first axis."""
-        return self.factor * value[..., self.entry]
+        return self.factor * value[..., self.entry] ** self.power
 
-    def back(self, slope: Any, size: int) -> Floats:
+    def back(self, slope: Any, value: Floats) -> Floats:
         """Derivatives in the flattened hyperparameter, from those in the numbers."""
-        shares = (self.factor * summed_to(np.asarray(slope), self.entry.shape)).ravel()
-        return np.asarray(np.bincount(self.entry.ravel(), shares, size), np.float64)
+        by_entry = self.power * self.factor * value[self.entry] ** (self.power - 1)
+        shares = (by_entry * summed_to(np.asarray(slope), self.entry.shape)).ravel()
+        return np.asarray(np.bincount(self.entry.ravel(), shares, value.size), np.float64)
 
 
 class ByNumPy(NamedTuple):
@@ -233,34 +235,39 @@ def _by_numpy(
         several = [leaves_at(flat) for flat in (first, first * ratio, third)]
     except _NO_NUMBERS:
         return ByNumPy({}, {}, {})
-    order, constants, multiples, moving = np.argsort(ratio), {}, {}, {}
+    constants, multiples, moving = {}, {}, {}
     starts = dict(zip(shapes, np.cumsum([0, *map(math.prod, shapes.values())]), strict=False))
+
+    def multiple(power: int, at_first: Floats, at_second: Floats, at_third: Floats) -> Any:
+        order, zero = np.argsort(ratio**power), at_first == 0
+        seen = np.where(zero, 0.0, at_second / np.where(zero, 1.0, at_first))
+        place = np.searchsorted(ratio[order] ** power, seen * (1 - 1e-9)).clip(max=number - 1)
+        entry = np.where(zero, -1, order[place])
+        (site, *others) = {site_of[each] for each in entry[~zero].ravel()}
+        entry = np.where(zero, starts[site], entry)
+        factor = at_first / first[entry] ** power
+        flats = (at_second, first * ratio), (at_third, third)
+        if others or not all(
+            np.allclose(numbers, factor * flat[entry] ** power, 1e-12, 0.0)
+            for numbers, flat in flats
+        ):
+            return None
+        return Multiple(site, entry - starts[site], factor, power)
+
     for at, leaves in enumerate(zip(*several, strict=True)):
         if not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves):
             continue
-        at_first, at_second, at_third = map(np.asarray, leaves)
-        zero = at_first == 0
-        if np.array_equal(at_first, at_second) and np.array_equal(at_first, at_third):
+        numbers = [np.asarray(leaf) for leaf in leaves]
+        if all(np.array_equal(numbers[0], other) for other in numbers[1:]):
             constants[at] = leaves[0]
-            continue
-        if not np.issubdtype(at_first.dtype, np.floating):
-            continue
-        moving[at] = at_first.shape
-        if np.all(zero):
-            continue
-        seen = np.where(zero, 0.0, at_second / np.where(zero, 1.0, at_first))
-        place = np.searchsorted(ratio[order], seen * (1 - 1e-9)).clip(max=len(order) - 1)
-        entry = np.where(zero, -1, order[place])
-        (site, *others) = {site_of[number] for number in entry[~zero].ravel()}
-        if others:
-            continue
-        entry = np.where(zero, starts[site], entry)
-        factor = at_first / first[entry]
-        if np.allclose(at_second, factor * (first * ratio)[entry], 1e-12, 0.0) and np.allclose(
-            at_third, factor * third[entry], 1e-12, 0.0
-        ):
-            multiples[at] = Multiple(site, entry - starts[site], factor)
-            del moving[at]
+        elif np.issubdtype(numbers[0].dtype, np.floating):
+            powers = (1, 2) if number and np.any(numbers[0]) else ()
+            for power in powers:
+                if (power_of := multiple(power, *numbers)) is not None:
+                    multiples[at] = power_of
+                    break
+            else:
+                moving[at] = numbers[0].shape
     movers = set()
     for name, start in starts.items() if moving else ():
         size = math.prod(shapes[name])
@@ -506,15 +513,19 @@ class Filled(NamedTuple):
         places = template.places[0].observations[0].likelihood
         slopes: list[tuple[int | str, Any]] = []
         by_site: dict[str, Any] = dict.fromkeys(members.names, 0.0)
+        nodes = members.nodes[0].T[:, :, None]
+        at_nodes = self.quantiles(members, nodes)
+        assert at_nodes is not None
         for path, slope in pulls.items():
             place = at_path(places, path)
             multiple = template.multiples.get(place)
             if multiple is None or multiple.site not in by_site:
                 slopes.append((place, slope))
             else:
-                back = partial(multiple.back, size=members.number)
-                by_site[multiple.site] += np.stack([back(each) for each in slope])
-        for name, z in zip(members.names, members.nodes[0].T[:, :, None], strict=True):
+                shape = nodes.shape[1], members.number
+                at_each = zip(slope, np.broadcast_to(at_nodes[multiple.site], shape), strict=True)
+                by_site[multiple.site] += np.stack([multiple.back(*each) for each in at_each])
+        for name, z in zip(members.names, nodes, strict=True):
             form = template.forms[name]
             assert form.quantile is not None
             _, by_parameter = form.quantile(z, **self.parameters[name])
@@ -567,7 +578,7 @@ class Filled(NamedTuple):
                 continue
             multiple = template.multiples.get(place)
             if multiple is not None and (name := multiple.site) in total:
-                share = multiple.back(slope, total[name].size)
+                share = multiple.back(slope, np.ravel(values[name]))
                 total[name] = total[name] + share.reshape(total[name].shape)
             elif place in computed:
                 shape = computed[place].shape

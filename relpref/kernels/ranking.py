@@ -47,6 +47,9 @@ from relpref.kernels.positions import (
 from relpref.linalg import cholesky, pivoted_cholesky, real
 from relpref.skeleton import evaluated
 
+# A column takes as long as a Gram matrix of some hundred rankings. Where candidates are at most so
+# many times the landmarks, all columns are computed at once.
+_TOGETHER = 4
 _JIAO_VERT = (
     "Y. Jiao and J.-P. Vert (2015). The Kendall and Mallows Kernels for Permutations. "
     "In: Proceedings of the 32nd International Conference on Machine Learning (ICML 2015)."
@@ -359,9 +362,15 @@ class Landmarks:
         values |= parameters
         columns = getattr(kernel, "columns", None)
         gram = partial(kernel.gram, **values)
-        column = (
-            columns(plain) if columns else lambda row: in_double(gram, plain, plain[[row]])[:, 0]
-        )
+        if columns:
+            column = columns(plain)
+        elif len(plain) <= _TOGETHER * number:
+            column = in_double(gram, plain, plain).__getitem__
+        else:
+
+            def column(row: int) -> Any:
+                return in_double(gram, plain, plain[[row]])[:, 0]
+
         diagonal = in_double(partial(kernel.diagonal, plain, **values))
         chosen, error = pivoted_cholesky(diagonal, column, number, tol)
         return cls(kernel, plain[chosen], np.float64(error))

@@ -76,6 +76,10 @@ class ProbitBernoulli(TreeDistribution):
 
     def log_at(self, value: Array, gap: Array) -> Array:
         """The log probability at predictors, shape (..., m)."""
+        if self.spread is None or self.comparison.closed:
+            scale = 1.0 if self.spread is None else namespace(gap).sqrt(1 + self.spread)
+            single = self.comparison(self.predictor, scale=scale, validate_args=False)
+            return single.log_at(value, gap)
         return self.tilted(value, gap, 0 * gap).log_normalizer
 
     def rows(self, index: Any) -> "ProbitBernoulli":

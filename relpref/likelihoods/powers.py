@@ -159,22 +159,21 @@ def nodes(
         slope = power * side * gradient - distance / variance
         return slope, power * curvature + 1 / variance
 
-    start = farthest / (1 + variance * power * xp.maximum(here.curvature, 0.0))
-    distance = _climbed(lambda t: rise(smooth, t), start, farthest, False)
-    center = side * distance
     if xp is np:
         closest = np.minimum(
             _SPACED / np.sqrt(1 / variance + power / np.square(answer.scale)),
             (_SPACED_WITH_LAPSES if lapses else _SPACED) * answer.scale,
         )
-        # From the mean with lapses, where the other mode is.
-        reach = _REACH * sd + (0.5 * distance if lapses else 0.0)
+        reach = _REACH * sd + 0.5 * farthest  # from the middle of where modes are
         # A mean that is no number gives moments that are none.
         number = np.ceil(np.nanmax(reach / closest, initial=1.0))
         if number <= (_EVEN_WITH_LAPSES if lapses else _EVEN):
-            spacing, middle = reach / number, 0.5 * center if lapses else center
-            away = middle + spacing * column(np.arange(-number, number + 1.0))
+            spacing = reach / number
+            away = 0.5 * side * farthest + spacing * column(np.arange(-number, number + 1.0))
             return away, spacing + 0 * away
+    start = farthest / (1 + variance * power * xp.maximum(here.curvature, 0.0))
+    distance = _climbed(lambda t: rise(smooth, t), start, farthest, False)
+    center = side * distance
     levels = column([*_LEVELS, *_ONSET])[None]
     with_cavity = xp.arange(levels.shape[1]).reshape(levels.shape) < len(_LEVELS)
     sides = column([-1.0, 1.0])[:, None]

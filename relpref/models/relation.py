@@ -230,7 +230,7 @@ def kronecker_classifier(
     )
     rows, columns, labels = _edges(data)
     features = landmarks.features(left, right, SIGN[data.symmetry], (rows, columns))
-    outcome = (jnp.asarray(labels) > 0).astype(jnp.int32)[:, None] if data.observed else None
+    outcome = (labels > 0).astype(np.int32)[:, None] if data.observed else None
     sample_decisions(
         features,
         outcome,

@@ -24,7 +24,7 @@ from relpref.infer.priors import form_of
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.kernels import GaussianProcess
-from relpref.likelihoods import ProbitComparison
+from relpref.likelihoods import ProbitBernoulli, ProbitComparison
 from relpref.linalg import Dense
 from relpref.models import xpgp
 
@@ -95,7 +95,27 @@ def test_multiples_of_hyperparameters() -> None:
         assert_allclose(shift.factor, data.comparisons.shown_first)
         slope = np.arange(1.0, len(scale.entry) + 1)
         expected = [slope[scale.entry == at].sum() for at in range(4)]
-        assert_allclose(scale.back(slope, 4), expected)
+        assert_allclose(scale.back(slope, np.ones(4)), expected)
+
+
+def test_squares_of_hyperparameters() -> None:
+    """A variance that is a constant times the square of an amplitude needs no run of the program."""
+    residual = np.array([0.1, 0.4, 0.2, 0.7])
+
+    def decisions(x: Any, y: Any) -> None:
+        amplitude = numpyro.sample("amplitude", dist.HalfNormal(1.0))
+        weight = numpyro.sample("weight", dist.Normal(0.0, amplitude).expand([3]).to_event(1))
+        numpyro.sample("y", ProbitBernoulli(x @ weight, amplitude**2 * residual), obs=y)
+
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    with float64():
+        template = Program.of(decisions, (x, np.array([0, 1, 1, 0]))).template
+        likelihood: Any = template.places[0].observations[0].likelihood
+        spread = template.multiples[jax.tree.leaves(likelihood)[1]]
+        assert not template.computing and spread.site == "amplitude"
+        value, slope = np.array([1.7]), np.arange(4.0)
+        assert_allclose(spread.at(value), 1.7**2 * residual)
+        assert_allclose(spread.back(slope, value), [2 * 1.7 * slope @ residual])
 
 
 def test_the_program_is_the_same_at_other_values() -> None:
@@ -104,6 +124,8 @@ def test_the_program_is_the_same_at_other_values() -> None:
         program = Program.of(xpgp, (table(9, 30),), {}, {"individual_amplitude": 0.7})
         template = program.template
         assert program.at({"individual_amplitude": 1.3}).template is template
+        values = program.on_host(program.medians).prior.hyperparameters
+        assert program.at(values).template is template
         prior = program.at({"individual_amplitude": 1.3}).on_host(program.medians).prior
         part = prior.covariance.blocks[0].parts["individual"]
         assert_allclose(part.dense(), 1.3**2 * np.eye(9))
