@@ -192,15 +192,14 @@ class Comparison(TreeDistribution):
             )
         if not np.any(variance):
             return TiltedMoments(*(n * part for part in self.point(value, mean)))
-        moments = TiltedMoments(*np.empty((3, *mean.shape)))
-        for single in (True, False):
-            index = np.nonzero((n == 1) == single)
-            if not len(index[0]):
-                continue
-            rows, given = self.rows(index), (value[index], mean[index], variance[index])
-            some = rows.tilted(*given) if single else rows._powers(*given, n[index])
-            for part, new in zip(moments, some, strict=True):
-                part[index] = new
+        index = np.nonzero(n != 1)
+        rows, given = self.rows(index), (value[index], mean[index], variance[index], n[index])
+        several = rows._powers(*given)
+        if len(index[0]) == mean.size:
+            return TiltedMoments(*(part.reshape(mean.shape) for part in several))
+        moments = self.tilted(value, mean, variance)
+        for part, new in zip(moments, several, strict=True):
+            part[index] = new
         return moments
 
     def _powers(self, value: Array, mean: Array, variance: Array, n: Array) -> TiltedMoments:

@@ -86,7 +86,9 @@ def power_moments(
         As ``still``, without lapses; None where there are none.
     """
     xp = namespace(mean, variance)
-    away, rule = nodes(still or answer, power, mean, variance, plain)
+    here = answer.point(mean)
+    without_lapses = here if still is None and plain is None else None
+    away, rule = nodes(still or answer, power, mean, variance, plain, without_lapses)
     # The nodes stay where they are if the mean moves.
     if xp is not np:
         away = away + (jax.lax.stop_gradient(mean) - mean)
@@ -97,7 +99,7 @@ def power_moments(
     shrink = 1 - left / safe
     if plain is None:
         shrink = xp.maximum(shrink, 0.0)
-    value, slope, bend = (power * moment for moment in answer.point(mean))
+    value, slope, bend = (power * moment for moment in here)
     taken = variance * (xp.square(slope) + xp.abs(bend)) + xp.abs(shrink)
     weak = (variance <= 0) | (taken + xp.square(moved) / safe < _WEAK)
     return TiltedMoments(
@@ -136,8 +138,12 @@ def nodes(
     mean: Array,
     variance: Array,
     plain: Answer | None,
+    here: TiltedMoments | None = None,
 ) -> tuple[Array, Array]:
-    """Nodes, from the mean, and weights for integrals of the tilted density, shape (q, m) each."""
+    """Nodes, from the mean, and weights for integrals of the tilted density, shape (q, m) each.
+
+    ``here`` is log p without lapses at the mean and its derivatives, if that is known.
+    """
     xp = namespace(mean, variance)
     if xp is not np:
         mean, variance = jax.lax.stop_gradient((mean, variance))
@@ -148,7 +154,7 @@ def nodes(
     def column(values: Any) -> Array:
         return xp.reshape(xp.asarray(values, sd.dtype), (-1, *(1,) * sd.ndim))
 
-    here = smooth.point(mean)
+    here = here or smooth.point(mean)
     side = xp.where(here.gradient < 0, -1.0, 1.0).astype(sd.dtype)
     # The slope of log p falls, so that a mode is at most where its slope at the mean leads.
     farthest = variance * power * xp.abs(here.gradient)
