@@ -158,6 +158,9 @@ def checked(
         effective = float(tail.ess)
         reliable = effective >= MIN_EFFECTIVE and float(tail.k_hat) <= threshold(len(draws.exact))
         if not reliable:
+            # More draws have at most as many more effective ones.
+            if effective * _SEQUENCES * sum(_ROUNDS) < MIN_EFFECTIVE * len(draws.exact):
+                break
             continue
         changes = draws.moments()
         verdict = _Verdict.of(program, mean, covariance, *changes)
