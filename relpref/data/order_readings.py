@@ -12,6 +12,7 @@ import pandas as pd
 
 from relpref.data.arrays import Floats, Integers, counted, listed, refuse_first
 from relpref.data.readings import (
+    BESIDE,
     BEST,
     CHOSEN,
     EVENTS,
@@ -21,9 +22,11 @@ from relpref.data.readings import (
     LAST,
     NO_ITEM,
     NOT_ITEMS,
+    NOT_LABELS,
     NUMBERS,
     ORDERS,
     OUT,
+    OUTCOMES,
     PLACED,
     PLACES,
     RANKS,
@@ -272,9 +275,17 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
         shared = sets[0] & set().union(*sets[1:])
         if len(ordered) > 2 and consecutive and shared:
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
-            if any(map(is_numeric, sets)):
-                what += " (write a name for each number to have these)"
+            if set().union(*sets) <= {*map(str, range(1, len(ordered) + 1))}:
+                what += f": {labeled(ordered)}"
             yield Reading(what, partial(_melted, sheet, ordered, "place"))
+
+
+def labeled(columns: Sequence[Any]) -> str:
+    """Return a line of pandas that makes labels of the numbers of items."""
+    return (
+        "table.assign(**{name: table[name].map(lambda cell: f'{float(cell):.0f} (item)', "
+        f"na_action='ignore') for name in {[*columns]}}})"
+    )
 
 
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
@@ -337,6 +348,10 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         for apart in ([], odd)[: 1 + bool(odd)]:
             items = [column for column in ranks if column not in apart]
             what = f"orders, a row each, of {listed(map(sheet.table.called, items))}{best}"
+            places = [sheet.words(name) for name in items]
+            if by_rank and all(part[0] in PLACED and part[-1].isdecimal() for part in places):
+                names = {name: f"item {part[-1]}" for name, part in zip(items, places, strict=True)}
+                what += f": table.rename(columns={names})"
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
@@ -432,30 +447,43 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
     stems: dict[tuple[str, ...], list[Any]] = {}
     for column, parts in names.items():
         *stem, last = parts or ("",)
-        if stem and re.fullmatch(r"\d+|[a-z]", last):
+        if stem and re.fullmatch(r"\d+|[a-z]", last) and NOT_LABELS.isdisjoint(stem):
             stems.setdefault((*stem,), []).append(column)
     for columns in stems.values():
-        if len(best) == len(worst) == 1 and len(columns) + ("best" in names) > 2:
+        if len(columns) + ("best" in names) < 3:
+            continue
+        ends = best + worst
+        if not worst:  # choices of one
+            words_of = {name: {*sheet.words(name)} for name in best or names}
+            ends = [
+                name
+                for name, parts in words_of.items()
+                if (best or (parts & OUTCOMES and parts <= OUTCOMES | BESIDE))
+                and _picked(sheet, name, columns).any(axis=1).mean() > 0.5
+            ]
+        if len(worst) < 2 and len(ends) == 1 + len(worst):
             shown = {f"item_{number}": column for number, column in enumerate(columns, 1)}
-            yield Reading(
-                f"the best {best[0]!r} and the worst {worst[0]!r} of {listed(columns)}",
-                partial(_extremes, sheet, (best[0], worst[0]), columns),
-                {"best": best[0], "worst": worst[0], **shown},
-            )
+            called = dict(zip(("best", "worst"), ends, strict=False))
+            what = " and ".join(f"the {end} {column!r}" for end, column in called.items())
+            extremes = partial(_extremes, sheet, ends, columns)
+            yield Reading(f"{what} of {listed(columns)}", extremes, called | shown)
+
+
+def _picked(sheet: Sheet, column: Any, columns: Sequence[Any]) -> Any:
+    """Tell which of the items shown in ``columns`` each cell names, by its label or its column."""
+    labels, cells = sheet.rows(columns), sheet.cells(column)
+    here = (labels == cells[:, np.newaxis]) & (labels != "")
+    spots = np.array([_spot(sheet.words(column)) for column in columns])
+    by_name = spots == np.array([[_spot(words(cell))] for cell in cells])
+    return max(here, by_name, key=lambda mask: mask.any(axis=1).sum())
 
 
 def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Table:
     """Return orders of what was shown: best 1, worst 3, all others 2."""
-    labels = sheet.rows(columns)
-    spots = np.array([_spot(sheet.words(column)) for column in columns])
-    table, places = sheet.table, np.full(labels.shape, 2)
-    for place, column in zip((1, 3), ends, strict=True):
-        cells = sheet.cells(column)
-        here = (labels == cells[:, np.newaxis]) & (labels != "")
-        by_name = spots == np.array([[_spot(words(cell))] for cell in cells])
-        if by_name.any(axis=1).all() and not here.any(axis=1).all():
-            here = by_name
-        reason = " is none of the items of the row; name one of them"
+    table, places = sheet.table, np.full((len(sheet.table.frame), len(columns)), 2)
+    for place, column in zip((1, 3), ends, strict=False):
+        here = _picked(sheet, column, columns)
+        reason = " is none of the items of the row; name one of them, or drop the row"
         table.refuse(column, ~here.any(axis=1), reason)
         reason = " is the best and the worst; correct one of the two cells, or drop the row"
         table.refuse(column, (here & (places == 1)).any(axis=1), reason)

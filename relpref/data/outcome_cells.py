@@ -93,13 +93,20 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
                 ways.append(({}, np.where(tied, 0.0, ways[-1][1])))
     if named == {"winner"} and any_fits():
         return [way for way in ways if fits(way[1])][:1]
-    add_sides(pair.marker)
-    add_sides([side[0] for side in pair.marker])
+    # Of sides 0 and 1, the number 1 may be the second, or that the first won.
+    numbered = {*pair.marker} == {"0", "1"} and {*cells} & {*pair.marker}
+    if not numbered:
+        add_sides(pair.marker)
+        add_sides([side[0] for side in pair.marker])
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
     kind, numbers = KIND_OF_SIDES.get(pair.marker), depth > 1 or named
-    no_first = kind in UNORDERED and not pair.ordered and parts.isdisjoint(pair.marker)
+    # Visitor and home stand against the order of these words: the first may be either.
+    against = sheet.columns.index(pair.first) > sheet.columns.index(pair.second)
+    no_first = not (pair.ordered or pair.decided) and parts.isdisjoint(pair.marker)
+    no_first &= against or kind in UNORDERED
+    no_result = no_first and kind not in ("white", "team")
     if numbers and ("2" in cells or any_fits()):
-        add_sides(("1", "2", "1.5"), both=no_first)
+        add_sides(("1", "2", "1.5"), both=no_first and "x" not in cells)
     if any_fits():
         return ways
     # Words for sides of another kind: "B" is one where it is no label, and the columns are 1 and 2.
@@ -110,15 +117,18 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     if not depth:
         return ways
     for sides in RESULTS:
-        add_sides(sides, sign)
+        add_sides(sides, sign, both=no_result)
     for cell, *coded in CODED if numbers else ():
         # Scales of preference often begin at the first side, with numbers below 0.
         if cell in cells and (cell != "-1" or named or parts & BESIDE_LOSER):
-            add_sides(coded, sign, both=no_first)
-    unclear = parts & OF_SIDES and parts.isdisjoint(pair.marker) and not named
-    if numbers and unclear and {*cells} <= {"0", "1", ""}:
+            add_sides(coded, sign, both=no_result)
+    unclear = numbered or (parts & OF_SIDES and parts.isdisjoint(pair.marker))
+    if numbers and unclear and "result" not in named and "0.5" not in cells:
         add(np.array([{"0": 1.0, "1": -1.0}.get(cell, np.inf) for cell in cells]), turned)
-    add(margins(cells))
+    signs = margins(cells)
+    add(signs)
+    if no_result and against:
+        add(-signs, turned)
     if "result" in named and "-" in "".join(cells):
         signed = re.compile(r"[+-]?\d{1,2}").fullmatch
         add(np.array([float(cell) if signed(cell) else np.inf for cell in cells]))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import counted, listed
+from relpref.data.arrays import Mask, counted, listed
 from relpref.data.outcome_cells import (
     VOIDED,
     Codes,
@@ -33,12 +33,15 @@ from relpref.data.readings import (
     DOUBTFUL,
     FALSE,
     GOALS,
+    NO_VERDICTS,
     NOT_ITEMS,
     NOT_LABELS,
     NOT_OUTCOMES,
     ORDERED,
     OUTCOMES,
+    SHORT_GOALS,
     SIDES,
+    SWAPPED,
     TIE_NAMES,
     TIES,
     TRUE,
@@ -62,27 +65,18 @@ from relpref.data.sides import (
 from relpref.data.tables import Table
 from relpref.errors import DataError
 
-_GOALS = (
-    ("fthg", "ftag"),
-    ("hg", "ag"),
-    ("gf", "ga"),
-    ("pf", "pa"),
-    ("hruns", "vruns"),
-    ("gl", "gv"),
-)
 _TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
 _SCORES = ("first_score", "second_score")
-# Words for the second side that say nothing of which side this is.
-_SECOND = {second for _, second in ORDERED} - {"1"}
 _TIE_OR_VOID = (
     " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
 )
 # What parts the names of the two sides in a cell, or in the name of a column.
 _VERSUS = re.compile(
-    r"(?i)(?:\s+|[._-]+)(?:vs?\.?|versus|or|gegen|contre|contra)(?:\s+|[._-]+)|\s+[x–—-]\s+"
+    r"(?i)(?:\s+|[._-]+)(?:vs?\.?|versus|or|gegen|contre|contra)(?:\s+|[._-]+)|\s+[x–—@-]\s+"
 ).split
 
 
+AT = " @ "  # between the visitor and home
 _PERIODS = NOT_ITEMS | {"week", "season", "period"}
 
 
@@ -127,11 +121,13 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
 def versus(sheet: Sheet) -> Iterator[Reading]:
     """Read pairs whose two sides are in a cell, such as A vs. B."""
     for column in sheet.columns:
-        sides = [*map(_VERSUS, sheet.cells(column))]
+        cells = sheet.cells(column)
+        sides = [*map(_VERSUS, cells)]
         if {*map(len, sides)} == {2} and not {*sheet.words(column)} & _PERIODS:
             first, second = zip(*sides, strict=True)
             if {*first} & {*second}:
-                yield from _parted(sheet, sheet.table.without([column]), repr(column), sides)
+                ends = ("visitor", "home") if all(AT in cell for cell in cells) else PAIR
+                yield from _parted(sheet, sheet.table.without([column]), repr(column), sides, ends)
 
 
 def versus_in_names(sheet: Sheet) -> Iterator[Reading]:
@@ -152,17 +148,20 @@ def versus_in_names(sheet: Sheet) -> Iterator[Reading]:
         yield from _parted(sheet, read, listed(named), [*named.values()] * size)
 
 
-def _parted(sheet: Sheet, table: Table, where: str, sides: list[list[str]]) -> Iterator[Reading]:
+def _parted(
+    sheet: Sheet, table: Table, where: str, sides: list[list[str]], ends: Sequence[str] = PAIR
+) -> Iterator[Reading]:
     """Read pairs whose sides were found elsewhere than in two columns."""
     first, second = map(list, zip(*sides, strict=True))
-    if {*PAIR} & {*sheet.columns} or is_numeric(first + second):
+    if {*PAIR, *ends} & {*sheet.columns} or is_numeric(first + second):
         return
-    read = table.assign(first=first, second=second)
-    read = replace(read, given={**read.given, **dict.fromkeys(PAIR, where)})
+    read = table.assign(**dict(zip(ends, (first, second), strict=True)))
     for reading in pairs(replace(sheet, table=read)):
         columns = {ours: name for ours, name in reading.columns.items() if ours not in PAIR}
-        what = reading.description.replace("'first' and 'second'", f"the sides in {where}")
-        yield replace(reading, description=what, columns=columns)
+        what = re.sub("'\\w+' and '\\w+'", f"the sides in {where}", reading.description, count=1)
+        read = reading.table()
+        read = replace(read, given={**read.given, **dict.fromkeys(PAIR, where)})
+        yield Reading(what, partial(replace, read), columns)
 
 
 def _decided(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
@@ -191,27 +190,37 @@ def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
     """Return the ways to read the outcomes: by a column that is named as one, goals or counts."""
     exact, similar, others = named_outcomes(sheet, pair)
     read = partial(_read, sheet, pair)
+    # A judge that is a program may disagree with people, but a winner's hand says nothing.
+    beside = [name for name in similar if NO_VERDICTS.isdisjoint(sheet.words(name))]
     stated = pair.doubtful or {"winner", "result"} & sheet.named
-    goals = [] if stated else [*_goals(sheet, pair, SIDES + _GOALS)]
+    goals = [] if stated else [*_goals(sheet, pair, SIDES + SHORT_GOALS)]
     outcomes = [*read(exact, 1 if pair.doubtful else 2)]
-    outcomes += [*read(similar, 1)] if goals and not exact else []
+    outcomes += [*read(beside if exact else similar, 1)] if goals or exact else []
     outcomes += goals
     outcomes = outcomes or [*_counts(sheet, pair)] or [*read(similar, 1), *read(others, 0)]
-    # Other outcomes decide which side has the score 1, unless they say 1 and 2 themselves.
-    turned = {outcome.used[::-1] for outcome in outcomes if len(outcome.used) > 1}
-    deciding = [
-        outcome
-        for outcome in outcomes
-        if outcome.used not in turned
-        and (
-            "result" not in outcome.columns
-            or not _SECOND & {*chain(*map(words, {*sheet.cells(outcome.used[0])}))}
-        )
-    ]
-    fitting = {each.used for each in outcomes if any(_agree(each, other) for other in deciding)}
+    given = {"winner", "result", "swapped"} & sheet.named
+    for name, swapped in _swaps(sheet) if not given or "swapped" in given else ():
+        turned = [
+            outcome._replace(
+                description=f"{outcome.description}, sides exchanged where {name!r} is true",
+                codes=np.where(swapped & np.isfinite(outcome.codes), -outcome.codes, outcome.codes),
+                columns={**outcome.columns, "swapped": name},
+            )
+            for outcome in outcomes
+            if "result" in outcome.columns
+        ]
+        outcomes = turned if given else outcomes + turned
+    # Columns that are read in one way alone decide how others are, such as whose the score 1 is.
+    ways = Counter(frozenset(outcome.used) for outcome in outcomes)
+    deciding = [outcome for outcome in outcomes if ways[frozenset(outcome.used)] == 1]
+
+    def fitting(outcome: Outcome) -> bool:
+        return any(_agree(outcome, other) for other in deciding)
+
+    decided = {frozenset(outcome.used) for outcome in outcomes if fitting(outcome)}
     agreed: list[Outcome] = []
     for outcome in outcomes:
-        if outcome.used not in fitting and (outcome.unlikely or outcome.used[::-1] in fitting):
+        if (outcome.unlikely or frozenset(outcome.used) in decided) and not fitting(outcome):
             continue
         for at, other in enumerate(agreed):
             if _agree(outcome, other):
@@ -220,6 +229,16 @@ def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
                 break
         else:
             agreed.append(outcome)
+    for (column, *others), first, second in (
+        (outcome.used, *pair.marker) for outcome in agreed if not pair.ordered
+    ):
+        if second[0] == "a" and {*sheet.cells(column)} == {"A"} and not others:
+            written = (f"table.replace({{{column!r}: {{'A': {side!r}}}}})" for side in pair.marker)
+            raise DataError(
+                f"{sheet.table.name}: all cells of {column!r} are 'A', which may be the first of "
+                f"A and B, or {second!r}: write {first!r} or {second!r} in place of 'A', by "
+                f"{' or '.join(written)}"
+            )
     return agreed
 
 
@@ -254,7 +273,7 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list
         if are_verdicts(sheet, column):
             exact.append(column)
         elif parts & OUTCOMES or "".join(sheet.words(column)) in OUTCOMES:
-            if column not in twins:
+            if column not in twins or not is_numeric(sheet.cells(column)):
                 (exact if plainly and not parts & DOUBTFUL - sides else similar).append(column)
         elif parts and not parts & (DOUBTFUL | NOT_LABELS | NOT_OUTCOMES):
             others.append(column)
@@ -293,18 +312,30 @@ def _read(
                 yield Outcome(described, codes, (column,), names)
 
 
+def _swaps(sheet: Sheet) -> Iterator[tuple[Any, Mask]]:
+    """Yield columns that tell in which rows the two sides were exchanged, if any."""
+    for column in sheet.columns:
+        if column == "swapped" or {*sheet.words(column)} & SWAPPED:
+            truths = [_TRUTHS.get(cell.lower(), "") for cell in sheet.cells(column)]
+            if "" not in truths and "1" in truths:
+                yield column, np.array(truths) == "1"
+
+
 def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
     """Read the outcome from the goals or points of the two sides, told apart by ``markers``."""
     sides = [
         (side[:2], side.marker)
         for side in (side.along(pair) for side in side_pairs(sheet, markers, sheet.columns))
-        if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in _GOALS
+        if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in SHORT_GOALS
     ]
     if sheet.named & {*_SCORES}:
         sides = [(_SCORES, pair.marker)] if {*_SCORES} <= sheet.named else []
     before: dict[int, Any] = {1: np.nan, -1: np.nan}
     for ends, marker in sides:
-        cells, sure = [*map(sheet.cells, ends)], marker == pair.marker
+        cells = [*map(sheet.cells, ends)]
+        void = [cell for cell in {*chain(*cells)} if common_code(cell) == VOIDED]
+        cells = [np.where(np.isin(side, void), "", side) for side in cells]
+        sure = marker == pair.marker
         numeric = all(map(is_numeric, cells))
         if numeric:
             first, second = (pd.to_numeric(pd.Series(goals)).to_numpy() for goals in cells)
@@ -381,7 +412,7 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     """Return the pairs with their winners and ties, without rows that have no outcome."""
     codes, used, table, notes = (
         outcome.codes.astype(float),
-        list(outcome.used),
+        [*outcome.used, *sheet.named & {"swapped"}],
         sheet.table,
         list[str](),
     )

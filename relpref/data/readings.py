@@ -28,8 +28,10 @@ def _both(text: str) -> tuple[tuple[str, ...], ...]:
 # Words by which the names of two columns differ that hold the two sides of an answer.
 _SIDES = {
     "numbered": _both(
-        "first second, 1 2, 0 1, one two, a b, x y, premier deuxieme, erste zweite, erster "
-        "zweiter, primero segundo"
+        """
+        first second, 1 2, 0 1, one two, a b, x y, premier deuxieme, erste zweite, erster zweiter,
+        primero segundo
+        """
     ),
     "left": _both("left right, links rechts, gauche droite, izquierda derecha"),
     "home": _both(
@@ -37,27 +39,33 @@ _SIDES = {
         home away, h v, home vis, home visitor, home guest, home road, host guest, host visitor,
         h a, h g, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante,
         casa fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, thuis uit,
-        gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta
+        gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta,
+        hteam vteam
         """
     ),
     "white": _both(
-        "white black, w b, weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas negras, "
-        "bianco nero"
+        """
+        white black, w b, weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas negras,
+        bianco nero
+        """
     ),
     "team": _both("team opponent, team opp, player opponent"),
     "pro": _both(
-        "aff neg, pro con, affirmative negative, proposition opposition, gov opp, government "
-        "opposition, for against"
+        """
+        aff neg, pro con, affirmative negative, proposition opposition, gov opp, government
+        opposition, prop opp, for against
+        """
     ),
     "red": _both("red blue, rot blau, rouge bleu, rojo azul, r b"),
     "blue": _both("white blue"),
     "radiant": _both("radiant dire"),
     "visitor": _both("visitor opponent, v o"),
+    "defender": _both("defender challenger, champion challenger, incumbent challenger"),
 }
 KIND_OF_SIDES = {sides: kind for kind, several in _SIDES.items() for sides in several}
 SIDES = tuple(KIND_OF_SIDES)
 # Sides that are a first and a second in names, and kinds of which neither is the first.
-ORDERED, UNORDERED = _SIDES["numbered"], ("red", "blue", "radiant", "visitor")
+ORDERED, UNORDERED = _SIDES["numbered"], terms("red, blue, radiant, visitor, defender")
 # The same, where the first of them is the better one.
 DECIDED = _both(
     """
@@ -73,6 +81,8 @@ RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
 WON = terms("win, won, w, winner, sieg, Win, Won, W, Winner, Sieg, WIN, WON")
 # Numbers and truths for the first, the second and a tie, where a cell is the one before them.
 CODED = _both("-1 1 -1 0, 1 1 0 0.5, true true false, yes yes no")
+# Short names of the goals of the two sides.
+SHORT_GOALS = _both("fthg ftag, hg ag, hg vg, gf ga, pf pa, hruns vruns, hscore vscore, gl gv")
 # Words for a number of things, and for things that are compared.
 NUMBERS = terms("id, ids, key, code, uuid, index, idx, nr, no, number, num, name, title")
 ITEMS = terms(
@@ -102,13 +112,15 @@ OUTCOMES = terms(
     vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response, pick, picked,
     selected, selection, decision, judgment, judgement, score, wl, prefer, preferido, preferida,
     preferita, preferito, prefere, besser, mejor, choix, wahl, labels, prefers, press, keypress,
-    eleccion, scelta, satze, endstand, placar, marcador, punteggio, uitslag, wynik
+    eleccion, scelta, satze, endstand, erg, winning, placar, marcador, punteggio, uitslag, wynik
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
 OF_SIDES = terms(
-    "winner, choice, chosen, preferred, better, pick, picked, selected, vote, preference, prefer, "
-    "label, labels, judgment, judgement, decision, selection, answer, response"
+    """
+    winner, choice, chosen, preferred, better, pick, picked, selected, vote, preference, prefer,
+    label, labels, judgment, judgement, decision, selection, answer, response
+    """
 )
 # Words in names of columns that name a side of each answer for another reason.
 DOUBTFUL = terms(
@@ -122,7 +134,7 @@ GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, legs, frames, tore, buts, goles,
     gol, gols, golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
-    penalties, shootout, result, res
+    penalties, shootout, result, res, satze
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -135,7 +147,8 @@ TIE_NAMES = terms(
 )
 TIES = TIE_NAMES | terms(
     """
-    tievote, d, x, even, same, no preference, no difference, neutral, gleich, gleich gut, beide,
+    tievote, d, x, even, same, no preference, no pref, no difference, neutral, gleich, gleich gut,
+    beide,
     beide gleich, beide gleich gut, kein unterschied, egal, pareil, les deux, ambos, sin diferencia,
     entrambi, match nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral
     """
@@ -152,20 +165,31 @@ BOTH_BAD = terms(
 )
 # Answers that do not say whether neither side was preferred or nobody answered.
 UNSURE = terms(
-    "unsure, not sure, i am not sure, undecided, uncertain, don t know, i don t know, dont know, "
-    "can t tell, cannot tell, can t decide, cannot decide"
+    """
+    unsure, not sure, i am not sure, undecided, uncertain, don t know, i don t know, dont know,
+    can t tell, cannot tell, can t decide, cannot decide, inconclusive, weiss nicht, ich weiss
+    nicht, je ne sais pas, no se, no lo se, non so
+    """
 )
 VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed,
-    walkover, w/o, bye, skip, skipped, unknown
+    walkover, walk over, w/o, wo, forfeit, forfeited, ff, forfait, kampflos, bye, skip, skipped,
+    unknown, +/-, -/+, +:-, -:+, +--, --+
     """
 )
 NO_ITEM = terms("-, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
 # Names of columns that may say how many equal answers a row stands for.
 COUNTS = terms("votes, n, times, count, freq, frequency, number, voters, ballots, respondents")
+# Names of columns that tell by true that the two sides of a row were exchanged.
+SWAPPED = terms(
+    """
+    swapped, swap, flipped, flip, reversed, inverted, exchanged, switched, vertauscht,
+    getauscht, inverse, invertido, intercambiado
+    """
+)
 CANCELED = terms("cancelled, canceled, abandoned, void, postponed")
-TRUE, FALSE = terms("1, true, yes"), terms(", 0, false, no")
+TRUE, FALSE = terms("1, true, yes, ja, oui, si, sí"), terms(", 0, false, no, nein, non")
 
 PLACES = terms(
     """
@@ -208,7 +232,7 @@ EVENTS = RATERS | terms(
 SCORES = terms(
     """
     score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos,
-    rating, ratings, stars, grade, total, value, distance, result
+    rating, ratings, stars, grade, total, value, distance, result, note
     """
 )
 # Words in names of columns that are no outcomes, even if their cells are words for two sides.
@@ -220,10 +244,12 @@ NOT_OUTCOMES = (
     unnamed, side, sides, screen, position, order, sequence, gender, sex, sexe, geschlecht,
     sexo, condition, version, batch, arm, treatment, variant, correct, truth, gold, target,
     level, class, category, hand, handedness, phase, part, wave, cohort, sample, page, slide,
-    device, home, neutral, flag, grade, quality, tier, split, fold, dataset
+    device, home, neutral, flag, grade, quality, tier, split, fold, dataset, column
     """
     )
 )
+# Words in names of outcomes that say something else of a side than whether it was preferred.
+NO_VERDICTS = DOUBTFUL | NOT_LABELS - OUTCOMES - RATERS | NOT_OUTCOMES - RATERS
 # Words beside those of outcomes, and beside those of a side in a cell, that say nothing more.
 BESIDE = (
     ITEMS
@@ -258,8 +284,10 @@ RANKS = {
     for rank, word in enumerate(text.split(), 1)
 }
 PLACED = terms(
-    ", rank, place, choice, position, preference, pick, favorite, top, platz, rang, wahl, choix, "
-    "games"
+    """
+    , rank, place, choice, position, preference, pick, favorite, top, platz, rang, wahl, choix,
+    games
+    """
 )
 # Words in names of columns of numbers that are no item, and no event.
 NOT_ITEMS = NUMBERS - {"name"} | terms(
@@ -271,13 +299,17 @@ NOT_ITEMS = NUMBERS - {"name"} | terms(
     altitude, elevation
     """
 )
+# Words in names of columns of differences of goals, which are above 0 for the side that won.
+MARGINS = terms("margin, difference, diff, differenz, diferencia, ecart, differenza, differential")
 # Words for the side that may have an advantage, by how an answer says so.
 ADVANTAGE = {
     "home": terms("home, heim, host, local, casa, domicile, mandante"),
     "white": terms("white, weiss, blancs, blanc, blancas, bianco"),
     "shown_first": terms("a, 1, first, left, links, gauche, izquierda"),
 }
-_LONG = "|".join(sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3}))
+_LONG = "|".join(
+    sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3} - {"prop"})
+)
 
 
 def plain(text: Any) -> str:

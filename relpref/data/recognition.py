@@ -24,7 +24,7 @@ from relpref.data.order_readings import (
     orders_in_cells,
 )
 from relpref.data.outcome_cells import tried_outcomes
-from relpref.data.pair_readings import named_outcomes, pairs, says_more, versus, versus_in_names
+from relpref.data.pair_readings import AT, named_outcomes, pairs, says_more, versus, versus_in_names
 from relpref.data.readings import (
     ADVANTAGE,
     COUNTS,
@@ -32,6 +32,7 @@ from relpref.data.readings import (
     EVENTS,
     EXTREMES,
     GOALS,
+    MARGINS,
     OUTCOMES,
     RATERS,
     SCORES,
@@ -41,12 +42,12 @@ from relpref.data.readings import (
     is_numeric,
     terms,
 )
-from relpref.data.sides import label_pairs, repeated, share_labels, side_pairs
+from relpref.data.sides import PAIR, label_pairs, repeated, share_labels, side_pairs
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
 
 # Names that ``columns`` may give beside those of the schema: of what an outcome is computed from.
-ASIDE = ("score", "first_score", "second_score", "best", "worst")
+ASIDE = ("score", "first_score", "second_score", "best", "worst", "swapped")
 _NO_ANSWERS = (
     "the columns {} are not recognized as answers; a table of answers has two columns of items and "
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
@@ -178,9 +179,18 @@ def _option(sheet: Sheet, columns: Mapping[str, Any]) -> str:
 def _way(sheet: Sheet, reading: Reading) -> str:
     """Describe a reading, and say what chooses it, where that was tried and reads the same."""
     columns = reading.columns
-    if not columns or not _works(sheet, columns, reading.table()):
-        return reading.description
-    return f"{reading.description}: {_option(sheet, columns)}"
+    if columns and _works(sheet, columns, reading.table()):
+        return f"{reading.description}: {_option(sheet, columns)}"
+    for column, ends in product(sheet.columns, (PAIR, PAIR[::-1])):
+        sides = [cell.split(AT) for cell in sheet.cells(column)]
+        if {*map(len, sides)} == {2}:
+            read = sheet.table.assign(**dict(zip(ends, zip(*sides, strict=True), strict=True)))
+            if _works(replace(sheet, table=read), {}, reading.table()):
+                return (
+                    f"{reading.description}: table.join(table[{sheet.table.called(column)!r}]"
+                    f".str.split({AT!r}, expand=True).set_axis({[*ends]}, axis=1))"
+                )
+    return reading.description
 
 
 def _remedy(sheet: Sheet) -> str:
@@ -283,12 +293,24 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             )
             yield [({}, what)]
         if share_labels(sheet, pair):
-            what = (
-                f"{sides}, and no column says who was preferred, by labels, words such as 'tie' or "
-                f"results such as 2:1; add the column 'winner' with {first!r} or {second!r} in "
-                f"each row, or, if it is always {first!r}"
+            sides += (
+                ", and no column says who was preferred, by labels, words such as 'tie' or results "
+                f"such as 2:1; add the column 'winner' with {first!r} or {second!r} in each row"
             )
-            yield [(always, what)]
+            others = [name for name in sheet.columns if name not in pair[:2]]
+            if pair.ordered and all(sheet.is_named(name, EVENTS) for name in others):
+                yield [(always, f"{sides}, or, if it is always {first!r}")]
+            for name in others:
+                cells = sheet.cells(name)
+                signed = is_numeric(cells) and any(cell.startswith("-") for cell in cells)
+                if signed and {*sheet.words(name)} & MARGINS:
+                    sign = f"table[{name!r}].astype(float)"
+                    sides += "".join(
+                        f"; if {name!r} above 0 is for {won!r}: table.assign(winner=table[{won!r}]"
+                        f".where({sign} > 0, table[{lost!r}]).mask({sign} == 0, 'tie'))"
+                        for won, lost in (pair[:2], pair[1::-1])
+                    )
+            yield [({}, sides)]
     for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
         parts = sheet.words(outcome)
         if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):

@@ -78,7 +78,7 @@ def test_tables_are_read(name: str, typed: bool) -> None:
 
 SPOKEN = re.compile(
     r"columns=(\{[^}]*\})(?: \([^)]*\) and better='(low|high)'|, covariates=(\[.*?\]))?"
-    r"|(better|unsure)='(\w+)'"
+    r"|(better|unsure)='(\w+)'|(table\..*?[)}]\))(?:$|; | or )"
 ).finditer
 
 
@@ -86,12 +86,13 @@ def obeyed(table: pd.DataFrame, message: str, options: dict[str, Any]) -> list[A
     """Return what is read by each call that a message suggests beside these options."""
     calls: list[dict[str, Any]] = []
     for match in SPOKEN(message):
-        columns, better, covariates, option, value = match.groups()
+        columns, better, covariates, option, value, line = match.groups()
         call = {"columns": columns, "covariates": covariates}
         calls.append({name: ast.literal_eval(text) for name, text in call.items() if text})
         calls[-1] |= {"better": better} if better else {}
         calls[-1] = options | calls[-1] | ({option: value} if option else {})
-    return [read(table, **call) for call in calls]
+        calls[-1]["table"] = eval(line, {"table": table}) if line else table
+    return [read(**call) for call in calls]
 
 
 def test_notes_show_cells_as_they_are_written() -> None:
@@ -139,7 +140,11 @@ def test_readings_do_not_depend_on_order_case_or_separators(name: str) -> None:
         str if re.search("[a-z][A-Z]", "".join(table)) or labels & {*table} else str.upper,
     ):
         changed = rows.rename(columns={column: change(column) for column in columns})
-        assert read(changed, **options_of(name)) == parsed(answers)
+        try:
+            assert read(changed, **options_of(name)) == parsed(answers)
+        except DataError as error:  # 2:1 may be of the guest where the guest stands first
+            assert "several ways" in str(error)
+            assert obeyed(changed, str(error), {})[0] == parsed(answers)
 
 
 def test_that_strengths_in_words_are_not_read_is_noted() -> None:
@@ -330,13 +335,10 @@ def test_notes_say_how_to_estimate_home_advantage_and_that_neutral_ground_is_not
 @pytest.mark.parametrize("names", ["home_team,away_team,score1,score2", "Heim,Gast,Tore_1,Tore_2"])
 def test_scores_1_and_2_of_home_and_away_in_this_order_are_noted(names: str) -> None:
     table = frame(f"{names}\na,b,2,1\nb,c,0,0\nc,a,1,3", typed=True)
-    home, away, *scores = table
+    home, _, score, _ = table
     assert read(table) == parsed("a>b; b=c; a>c")
     notes = " ".join(PreferenceData.from_tables(answers=table).notes)
-    assert f"({scores[0]!r} of {home!r}, which is first)" in notes
-    for columns in ([away, home, *scores], [home, away, *scores[::-1]]):
-        with pytest.raises(DataError, match="several ways"):
-            read(table[columns])
+    assert f"({score!r} of {home!r}, which is first)" in notes
 
 
 RESULTS = "raceId,driverId,constructorId,grid,position,positionOrder,points\n"
