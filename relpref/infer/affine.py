@@ -6,6 +6,7 @@ an answer depends on one linear combination of a row's variables, which is its p
 program does with the variables afterwards is the likelihood's.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,16 +44,58 @@ def is_concave(base: dist.Distribution, predictor: Any) -> bool:
 Take = Callable[[Any], Any]
 
 
-class Free:
+def as_numbers(value: Any) -> Any:
+    """A value of a program as an array of NumPy, unless it stands for an array or is traced."""
+    as_it_is = hasattr(value, "affine") or isinstance(value, jax.core.Tracer)
+    return value if as_it_is else np.asarray(value, np.float64)
+
+
+class Arithmetic(ABC):
+    """Operators of values that stand for arrays, by their sums and products."""
+
+    stands_for_array = True  # see `relpref.linalg.arrays.is_affine`
+    __array_ufunc__ = None  # NumPy leaves arithmetic to these methods
+    dtype = np.dtype(np.float64)
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]: ...
+
+    @abstractmethod
+    def __add__(self, other: Any) -> Any: ...
+
+    @abstractmethod
+    def __mul__(self, other: Any) -> Any: ...
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __radd__(self, other: Any) -> Any:
+        return self + other
+
+    def __rmul__(self, other: Any) -> Any:
+        return self * other
+
+    def __neg__(self) -> Any:
+        return self * -1.0
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -as_numbers(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __truediv__(self, other: Any) -> Any:
+        return self * (1 / as_numbers(other))
+
+
+class Free(Arithmetic):
     """A latent site, or what arithmetic makes of it, until the program takes rows of it.
 
     ``value`` is an array or affine values; ``take`` returns what the program gets in place of what
     it picks by an index or a matrix.
     """
-
-    stands_for_array = True  # see `relpref.linalg.arrays.is_affine`
-    __array_ufunc__ = None  # NumPy leaves arithmetic to the methods below
-    dtype = np.dtype(np.float64)
 
     def __init__(self, value: Any, take: Take) -> None:
         self.value, self.take = value, take
@@ -65,10 +108,6 @@ class Free:
     @property
     def shape(self) -> tuple[int, ...]:
         return np.shape(self.value)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
 
     @property
     def T(self) -> "Free":
@@ -93,20 +132,6 @@ class Free:
 
     def __mul__(self, other: Any) -> "Free":
         return Free(self.value * other, self.take)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> "Free":
-        return self * -1.0
-
-    def __sub__(self, other: Any) -> "Free":
-        return self + -getattr(other, "value", other)
-
-    def __rsub__(self, other: Any) -> "Free":
-        return -self + other
-
-    def __truediv__(self, other: Any) -> "Free":
-        return self * (1 / other)
 
 
 @dataclass(frozen=True)

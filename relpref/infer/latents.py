@@ -17,7 +17,7 @@ import scipy.sparse
 from jax.core import Tracer
 from numpy.typing import NDArray
 
-from relpref.infer.affine import Leaf, Way, is_concave
+from relpref.infer.affine import Arithmetic, Leaf, Way, as_numbers, is_concave
 from relpref.infer.call import Call, Values
 from relpref.infer.layout import Layout, counts_of, shared_noise
 from relpref.infer.medians import median_by_numpy
@@ -33,17 +33,13 @@ def _refused(values: "Affine") -> Any:
     raise TypeError("a latent site has no values yet, which a function of JAX asks for")
 
 
-class Affine:
+class Affine(Arithmetic):
     """Values that are affine in a latent vector; indexing and arithmetic keep that.
 
     The i-th of them is row i of ``matrix`` times the latent vector, plus an entry of ``offset``,
     which may be a tracer. Where factors are tracers, so that the matrix ``moves``, it has other
     numbers than 0 where there may be any. No function of JAX takes the values.
     """
-
-    stands_for_array = True  # see `relpref.linalg.arrays.is_affine`
-    __array_ufunc__ = None  # NumPy leaves arithmetic to the methods below
-    dtype = np.dtype(np.float64)
 
     def __init__(self, matrix: Any, offset: Any, ask: Ask, moves: bool = False) -> None:
         self.matrix, self.offset, self.ask, self.moves = matrix, offset, ask, moves
@@ -81,10 +77,6 @@ class Affine:
     @property
     def shape(self) -> tuple[int, ...]:
         return np.shape(self.offset)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
 
     @property
     def size(self) -> int:
@@ -149,7 +141,7 @@ class Affine:
     # Arithmetic ----------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> "Affine":
-        other = _number(other)
+        other = as_numbers(other)
         shape = np.broadcast_shapes(self.shape, other.shape)
         values = self._spread(shape)
         if not isinstance(other, Affine):
@@ -165,20 +157,6 @@ class Affine:
             factor = np.broadcast_to(factor, values.shape)
             matrix = self._scaled(factor.ravel(), matrix)
         return self._made(matrix, values.offset * factor, factor)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> "Affine":
-        return self * -1.0
-
-    def __sub__(self, other: Any) -> "Affine":
-        return self + -_number(other)
-
-    def __rsub__(self, other: Any) -> "Affine":
-        return -self + other
-
-    def __truediv__(self, other: Any) -> "Affine":
-        return self * (1 / _factor(other))
 
     def __rmatmul__(self, other: Any) -> "Affine":
         factor, matrix = _factor(other), self.matrix
@@ -234,15 +212,10 @@ class Asked(Affine):
         return self.ask(self)
 
 
-def _number(value: Any) -> Any:
-    as_it_is = hasattr(value, "affine") or isinstance(value, Tracer)
-    return value if as_it_is else np.asarray(value, np.float64)
-
-
 def _factor(value: Any) -> Any:
     if hasattr(value, "affine"):
         raise TypeError("products of latents are not affine in them")
-    return _number(value)
+    return as_numbers(value)
 
 
 def _of_numpy(index: Any) -> Any:
