@@ -288,8 +288,8 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
             what = (
                 f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
-                f"{sheet.cells(column)[row]!r} is neither a label of its row, nor a word for a "
-                "side or a tie, nor a result such as 2:1; correct the cell, or drop the row"
+                f"{sheet.cells(column)[row]!r} cannot be read as the other cells can, as labels, "
+                "words for sides and ties, or results such as 2:1; correct the cell, or drop the row"
             )
             yield [({}, what)]
         if share_labels(sheet, pair):

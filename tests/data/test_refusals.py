@@ -184,7 +184,7 @@ VOTES = pd.DataFrame(
         # The cell that is no outcome is named.
         (
             VOTES.assign(winner=["model_a", "model_b", "nobody", "model_a"]),
-            "row 2 .*'winner': 'nobody' is neither a label of its row, nor a word for a side",
+            "row 2 .*'winner': 'nobody' cannot be read as the other cells can, as labels, words",
         ),
         (
             VOTES.assign(best_one=["gpt", "mini", "x", "mini"]).drop(columns="winner"),
