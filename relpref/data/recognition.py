@@ -289,7 +289,7 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             what = (
                 f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
                 f"{sheet.cells(column)[row]!r} cannot be read as the other cells can, as labels, "
-                "words for sides and ties, or results such as 2:1; correct the cell, or drop the row"
+                "words for sides and ties, or results like 2:1; correct the cell, or drop the row"
             )
             yield [({}, what)]
         if share_labels(sheet, pair):
