@@ -54,7 +54,7 @@ class Affine(Arithmetic):
         }
 
     # Operations on matrices: a unit matrix, rows times factors, and products of weights with
-    # matrices that have a block of so many rows for each column of the weights.
+    # matrices that have as many blocks of rows as the weights have columns.
 
     @staticmethod
     def _unit(size: int) -> Any:
