@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     placed.clear()
     code = _run(arguments)
     if arguments is None:
+        if code == INTERRUPTED:
+            atexit.register(_end, code)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             # Everything is written: an interrupt during the exit of Python changes nothing.
             signal.signal(signal.SIGINT, lambda *_: os._exit(code))
@@ -41,6 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Python takes it for unhandled until the next text, and would end by the signal.
         exec("")  # noqa: S102
     return code
+
+
+def _end(code: int) -> None:
+    """End at once: threads of compiled code that was interrupted may crash while Python ends."""
+    with suppress(OSError):
+        print(end="", flush=True)
+    os._exit(code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
