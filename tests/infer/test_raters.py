@@ -260,6 +260,7 @@ def test_tie_margins_of_raters_need_ties_and_raters() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The posterior is not checked")  # some 6 % of these
 def test_intervals_cover_and_the_spread_is_calibrated() -> None:
     """Everything drawn from its prior: 12 items, 20 raters, 150 answers; errors of shares are 0.012
     to 0.03.
