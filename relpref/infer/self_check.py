@@ -155,7 +155,7 @@ def checked(
         several.append(_weighted(targets, weights, number, int(start)))
         draws = _Draws(*(np.concatenate(part) for part in zip(*several, strict=True)))
         tail = smoothed(draws.exact)
-        effective = float(tail.ess)
+        effective = tail.ess
         reliable = effective >= MIN_EFFECTIVE and float(tail.k_hat) <= threshold(len(draws.exact))
         if not reliable:
             # More draws have at most as many more effective ones.

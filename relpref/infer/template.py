@@ -238,7 +238,9 @@ def _by_numpy(
     constants, multiples, moving = {}, {}, {}
     starts = dict(zip(shapes, np.cumsum([0, *map(math.prod, shapes.values())]), strict=False))
 
-    def multiple(power: int, at_first: Floats, at_second: Floats, at_third: Floats) -> Any:
+    def multiple(
+        power: int, at_first: Floats, at_second: Floats, at_third: Floats
+    ) -> Multiple | None:
         order, zero = np.argsort(ratio**power), at_first == 0
         seen = np.where(zero, 0.0, at_second / np.where(zero, 1.0, at_first))
         place = np.searchsorted(ratio[order] ** power, seen * (1 - 1e-9)).clip(max=number - 1)
@@ -246,10 +248,9 @@ def _by_numpy(
         (site, *others) = {site_of[each] for each in entry[~zero].ravel()}
         entry = np.where(zero, starts[site], entry)
         factor = at_first / first[entry] ** power
-        flats = (at_second, first * ratio), (at_third, third)
         if others or not all(
             np.allclose(numbers, factor * flat[entry] ** power, 1e-12, 0.0)
-            for numbers, flat in flats
+            for numbers, flat in ((at_second, first * ratio), (at_third, third))
         ):
             return None
         return Multiple(site, entry - starts[site], factor, power)
@@ -261,11 +262,9 @@ def _by_numpy(
         if all(np.array_equal(numbers[0], other) for other in numbers[1:]):
             constants[at] = leaves[0]
         elif np.issubdtype(numbers[0].dtype, np.floating):
-            powers = (1, 2) if number and np.any(numbers[0]) else ()
-            for power in powers:
-                if (power_of := multiple(power, *numbers)) is not None:
-                    multiples[at] = power_of
-                    break
+            tried = (multiple(power, *numbers) for power in (1, 2) if np.any(numbers[0]))
+            if each := next(filter(None, tried), None):
+                multiples[at] = each
             else:
                 moving[at] = numbers[0].shape
     movers = set()
