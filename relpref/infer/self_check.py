@@ -48,7 +48,7 @@ _SKEWED = (
 _VISIBLE = 0.02  # error of a probability that is said
 _MOST_PAIRS = 500  # whose probabilities are compared
 _UNRELIABLE = "because the importance weights of draws cannot be relied on"
-_WELL_CONDITIONED = 1e-10  # least squared pivot, relative to the largest
+_ILL_CONDITIONED = 1e8  # from this condition number on, directions without variance are left out
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,11 @@ class _Target(NamedTuple):
         location, covariance = component.prior.location, component.prior.covariance
         try:
             prior_root = cholesky(covariance, lower=True, check_finite=False)
-            pivots = np.square(np.diagonal(prior_root))
-            if not pivots.min() > _WELL_CONDITIONED * pivots.max():
-                raise LinAlgError
             into = solve_triangular(prior_root, np.eye(len(location)), lower=True)
+            # Rounding errors of the posterior covariance grow by this factor.
+            growth = np.sum(np.square(into)) * np.max(np.diagonal(covariance))
+            if not growth < _ILL_CONDITIONED:
+                raise LinAlgError
         except LinAlgError:  # the prior does not vary in all directions
             prior_root = directions(covariance)
             into = (prior_root / np.sum(np.square(prior_root), axis=0)).T

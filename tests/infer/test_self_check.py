@@ -1,5 +1,6 @@
 """Fits that check themselves, against integrals over gaps."""
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -172,8 +173,18 @@ def test_weights_that_cannot_be_relied_on_are_said(monkeypatch: pytest.MonkeyPat
     assert posterior.info["check"].startswith("not checked, because")
 
 
-def test_a_prior_that_varies_in_few_directions() -> None:
+@pytest.mark.parametrize("lengthscale", [0.2, 0.5, 0.55, 0.56, 3.0])
+def test_a_prior_that_varies_in_few_directions(lengthscale: float) -> None:
+    """The draws keep the posterior's shape where a Cholesky factor of the prior barely exists."""
     labels = [f"i{k:02}" for k in range(24)]
     items = pd.DataFrame({"x": np.linspace(0, 1, 24)}, index=labels)
-    posterior = fit(list(pairwise(labels))[::2], items, individual=False)
-    assert "effective draws" in posterior.info["check"]
+    known = {
+        "attributes_lengthscale": lengthscale,
+        "attributes_amplitude": 1.0,
+        "attributes_linear_share": 1e-6,
+    }
+    posterior = fit(list(pairwise(labels))[::2], items, individual=False, fixed=known)
+    effective, number = map(
+        int, re.findall(r"(\d+) effective draws of (\d+)", posterior.info["check"])[0]
+    )
+    assert effective > 0.5 * number
