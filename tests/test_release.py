@@ -1,5 +1,6 @@
 """What a release needs: pages for contributors, addresses, workflows, documentation by version."""
 
+import re
 import runpy
 import tomllib
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+floors = runpy.run_path(str(ROOT / "tools" / "lowest.py"))["floors"]
 
 
 def test_pages_and_addresses_are_there() -> None:
@@ -24,6 +26,18 @@ def test_the_package_needs_no_link() -> None:
     paths = [ROOT / name for name in packed if (ROOT / name).exists()]
     assert ROOT / "relpref" in paths
     assert not [path for top in paths for path in (top, *top.rglob("*")) if path.is_symlink()]
+
+
+@pytest.mark.skipif(not (ROOT / "conda").exists(), reason="an sdist has no recipe")
+def test_the_conda_recipe_has_the_lower_bounds_of_the_package() -> None:
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    bounds = dict(re.findall(r"(?m)^    - ([\w-]+) >=([\d.]+)", recipe.partition("  run:")[2]))
+    bounds["matplotlib"] = bounds.pop("matplotlib-base")
+    project = PROJECT["project"]
+    assert f">={bounds.pop('python')}" == project["requires-python"]
+    extras: dict[str, list[str]] = {name: [] for name in project["optional-dependencies"]}
+    assert bounds == floors(project | {"optional-dependencies": extras})
+    assert f'version: "{project["version"]}"' in recipe
 
 
 @pytest.mark.skipif(not (ROOT / ".github").exists(), reason="an sdist has no workflows")

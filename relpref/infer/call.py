@@ -91,8 +91,9 @@ class Call:
 
         xp = namespace(*arrays)  # a program cannot index arrays of NumPy by what JAX traces
         raw, quantiles = unconstrained or {}, standard or {}
-        model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
+        model = handlers.substitute(self.program, data=values)
         model = handlers.substitute(model, substitute_fn=place)
+        model = handlers.seed(model, rng_seed=seed)  # outside: sites with values take no key
         with running:
             try:
                 sites: dict[str, Values] = handlers.trace(model).get_trace(*args, **kwargs)
