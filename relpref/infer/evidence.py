@@ -31,7 +31,7 @@ from relpref.infer.gradient import (
 )
 from relpref.infer.host_space import HostSpace
 from relpref.infer.joint import joint_of, joint_on_host
-from relpref.infer.layout import Layout, Prior, Reading, prior_of
+from relpref.infer.layout import Layout, Prior
 from relpref.infer.program import Program
 from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites, by_rows, cavities, run
@@ -253,16 +253,15 @@ def _evaluate(
     whole: Any,
 ) -> Evidence:
     """Sites and evidence, see `evaluate`, in one compiled function."""
-    reading = program.read(unconstrained)
-    prior = prior_of(reading, True)
+    prior = program.read(unconstrained)
     counts, power = jnp.asarray(prior.counts), jnp.asarray(prior.power)
     blocks = dense_blocks(program.layout, prior.covariance)
     prior = prior._replace(blocks=blocks, counts=counts, power=power)
-    problem = prepared(program, reading, prior, dual)
+    problem = prepared(program, prior, dual)
     result = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, result, prior)
-    covariance = reading.covariance
-    given = slopes_of(program, problem, result, prior, evidence.alpha, covariance.dense())
+    before = prior.covariance.dense()
+    given = slopes_of(program, problem, result, prior, evidence.alpha, before)
     slope = partial(_slope, program, unconstrained, given, True)
     if whole is None:
         return evidence._replace(gradient=slope()) if with_gradient else evidence
@@ -433,9 +432,9 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
     return cheaper and layout.log_concave and not careful
 
 
-def prepared(program: Program, reading: Reading, prior: Prior, dual: bool) -> Problem:
+def prepared(program: Program, prior: Prior, dual: bool) -> Problem:
     """The problem of a program that JAX traces."""
-    covariance, projection = reading.covariance, reading.projection
+    covariance, projection = prior.covariance, prior.projection
     space: Any
     if dual:
         space = DualSpace.build(covariance, projection, dense_noise(program.arrow, prior.noise))
@@ -444,13 +443,13 @@ def prepared(program: Program, reading: Reading, prior: Prior, dual: bool) -> Pr
         accurate = program.layout.precise and program.arrow is None
         space = LatentSpace.build(covariance, projection, grouped, accurate)
         space = space if program.layout.joint else with_noise(space, program.arrow, prior.noise)
-    moments = partial(tilted, reading.observations, reading.offset)
+    moments = partial(tilted, prior.observations, prior.offset)
     joint = None
     if program.layout.joint and program.arrow is not None:
-        joint = joint_of(program.arrow, reading)
+        joint = joint_of(program.arrow, prior)
     answers = prior.counts, moments, prior.log_concave, prior.gaussian
     power = (prior.power,) if program.layout.repeated else ()
-    slopes = partial(slopes_of_answers, reading.observations, reading.offset)
+    slopes = partial(slopes_of_answers, prior.observations, prior.offset)
     return Problem(space, projection, *answers, joint, True, power, slopes)
 
 

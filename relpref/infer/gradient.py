@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from relpref.infer.arrow import pull_of_noise
-from relpref.infer.layout import Layout, Observation, Reading
+from relpref.infer.layout import Layout, Observation, Prior
 from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Problem
 from relpref.likelihoods import TiltedMoments
@@ -25,7 +25,7 @@ from relpref.linalg.covariance import Pulls, at_path, joined
 
 
 class Slopes(NamedTuple):
-    """Derivatives of the log evidence in what a program reads at given hyperparameters."""
+    """Derivatives of the log evidence in what a program has at given hyperparameters."""
 
     pulls: Pulls  # by paths in the reading
     # Functions of the moving program whose derivatives are to be added.
@@ -123,7 +123,7 @@ def _pull_of_answers(
     spread: Array,
     dual: Array,
     slopes: tuple[Any, ...],
-    moving: Reading,
+    moving: Prior,
 ) -> Array:
     """The surrogate of answers some of which do not know their derivatives."""
     total = jnp.zeros(())

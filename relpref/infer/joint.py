@@ -21,7 +21,7 @@ import numpy as np
 from relpref.compiled import compiled
 from relpref.infer.arrow import Arrow, Blocks, Weights
 from relpref.infer.call import Values
-from relpref.infer.layout import Observation, Reading
+from relpref.infer.layout import Observation, Prior
 from relpref.infer.program import Program
 from relpref.linalg.arrays import Array, namespace
 
@@ -166,11 +166,11 @@ def heights(observations: tuple[Observation, ...], offset: Array, points: Array)
     return jax.vmap(height, 1)(points)
 
 
-def slopes(reading: Reading, points: Array) -> tuple[Array, Array]:
+def slopes(prior: Prior, points: Array) -> tuple[Array, Array]:
     """See `Joint.slopes`."""
 
     def total(points: Array) -> tuple[Array, Array]:
-        height = heights(reading.observations, reading.offset, points)
+        height = heights(prior.observations, prior.offset, points)
         return height.sum(), height
 
     slope, height = jax.grad(total, has_aux=True)(points)
@@ -182,9 +182,9 @@ def _slopes(program: Program, unconstrained: Values, points: Array) -> tuple[Arr
     return slopes(program.read(unconstrained), points)
 
 
-def joint_of(arrow: Arrow, reading: Reading) -> Joint:
+def joint_of(arrow: Arrow, prior: Prior) -> Joint:
     """Joint likelihood of a program that JAX traces."""
-    return Joint(arrow, _directions(arrow), partial(slopes, reading))
+    return Joint(arrow, _directions(arrow), partial(slopes, prior))
 
 
 def joint_on_host(arrow: Arrow, program: Program, unconstrained: Values) -> Joint:

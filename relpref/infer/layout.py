@@ -11,7 +11,6 @@ import numpyro.distributions as dist
 from jax.core import Tracer
 
 from relpref.infer.call import Values
-from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Known, Sites
 from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood, is_log_concave
 from relpref.likelihoods.tilted import unwrap
@@ -129,59 +128,39 @@ class Layout:
         return {name: vector[self.slices[name]].reshape(shape) for name, shape in self.latents}
 
 
-class Reading(NamedTuple):
+class Prior(NamedTuple):
     """A program at given hyperparameters."""
 
     hyperparameters: Values  # on their supports; without the fixed ones
-    covariance: BlockDiagonal  # prior covariance of the joint latent vector
+    covariance: BlockDiagonal  # prior covariance K of the joint latent vector
     location: Array  # its prior mean, shape (n,)
     offset: Array  # the predictors at the prior mean, shape (m,)
-    projection: Any  # the linear part of the predictors, A; `SparseRows.find` writes its rows out
-    observations: tuple[Observation, ...]  # at a latent vector of zeros
+    projection: Any  # the linear part of the predictors, A
+    # Likelihoods and values of the answers, at a latent vector of zeros; on the host without those
+    # that JAX cannot build again.
+    observations: tuple[Observation, ...]
     log_prior: Array  # log density of the hyperparameters in the unconstrained space
-    noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
-
-
-class Prior(NamedTuple):
-    """The arrays that the algebra needs from a program at given hyperparameters."""
-
-    hyperparameters: Values  # as in `Evidence`
-    location: Array
-    offset: Array  # the predictors at the prior mean, shape (m,)
-    log_prior: Array
-    covariance: BlockDiagonal  # K
-    blocks: dict[str, dict[str, Array]]
+    noise: tuple[Array, ...]  # sds of the noise that rows share, by its kind, shape (m,) each
     gaussian: Known | None  # sites of rows whose likelihood is Gaussian
     log_concave: Array  # of each row, shape (m,)
     counts: Array
-    power: Array  # of each row's likelihood, see `relpref.infer.gradient.powers`
-    noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
-    projection: Any = None  # A, as `relpref.infer.rows.Rows`; on the host only
-    # Likelihoods and values of the answers; without those that JAX cannot build again.
-    observations: tuple[Observation, ...] = ()
+    power: Array  # of each row's likelihood, see `powers`
+    blocks: dict[str, dict[str, Array]]  # as in `relpref.infer.evidence.Evidence`
 
-
-def prior_of(reading: Reading, written: bool) -> Prior:
-    """The prior of a program's reading, without dense blocks; with A unless that is written out."""
-    observations, projection = reading.observations, None
-    concave = [np.full(value.size, is_log_concave(term)) for term, value, _ in observations]
-    if not written:
-        projection = DenseRows(reading.projection.rows(jnp.eye(len(reading.location))))
-    return Prior(
-        hyperparameters=reading.hyperparameters,
-        location=reading.location,
-        offset=reading.offset,
-        log_prior=reading.log_prior,
-        covariance=reading.covariance,
-        blocks={},
-        gaussian=known_sites(observations, reading.offset),
-        log_concave=np.concatenate(concave),
-        counts=joined_rows([observation.counts for observation in observations]),
-        power=powers(observations),
-        noise=reading.noise,
-        projection=projection,
-        observations=observations,
-    )
+    @classmethod
+    def of(cls, observations: tuple[Observation, ...], offset: Array, **numbers: Any) -> "Prior":
+        """The program by its answers and by what else it computes, without blocks."""
+        concave = [np.full(value.size, is_log_concave(term)) for term, value, _ in observations]
+        return cls(
+            observations=observations,
+            offset=offset,
+            gaussian=known_sites(observations, offset),
+            log_concave=np.concatenate(concave),
+            counts=joined_rows([observation.counts for observation in observations]),
+            power=powers(observations),
+            blocks={},
+            **numbers,
+        )
 
 
 def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:

@@ -30,7 +30,7 @@ from relpref.infer.latents import AFFINE, run
 from relpref.infer.layout import (
     Layout,
     Observation,
-    Reading,
+    Prior,
     require_memory_for,
     shared_noise,
 )
@@ -263,7 +263,7 @@ class Program:
         values: Values = _values_of_members(self, unconstrained, standard)
         return values
 
-    def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Reading:
+    def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Prior:
         """The program at given unconstrained hyperparameters, differentiable in them.
 
         Without ``in_memory`` covariances stay operators, which are evaluated on request.
@@ -285,13 +285,13 @@ class Program:
         noise = [kind.sd for kind in shared_noise([each.likelihood for each in observations])]
         scales = (unwrap(sites[name]["fn"]).scale for name, _ in self.layout.integrated)
         noise += [jnp.broadcast_to(scale, offset.shape) for scale in scales]
-        return Reading(
+        return Prior.of(
+            observations,
+            offset,
             hyperparameters={name: sites[name]["value"] for name in unconstrained},
             covariance=BlockDiagonal(covariances),
             location=location,
-            offset=offset,
             projection=Map(apply, lambda vector: transpose(vector)[0]),
-            observations=observations,
             log_prior=log_prior(sites, unconstrained),
             noise=tuple(noise),
         )

@@ -26,7 +26,7 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.call import Values, survey
 from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.latents import written
-from relpref.infer.layout import Observation, Prior, Reading, joined_rows, prior_of, shared_noise
+from relpref.infer.layout import Observation, Prior, joined_rows, shared_noise
 from relpref.infer.members import Members, OfMembers
 from relpref.infer.priors import Form, Mapped, form_of
 from relpref.infer.rows import DenseRows
@@ -74,17 +74,16 @@ def _numbers(
         offset = joined_rows([each.likelihood.predictor for each in observations])
         if projection is not None:
             offset = offset + projection.rows(location)
-    reading = Reading(
+    prior = Prior.of(
+        observations,
+        offset,
         hyperparameters={},
         covariance=BlockDiagonal(tuple(covariance.in_memory() for _, covariance in gaussians)),
         location=location,
-        offset=offset,
-        projection=None,
-        observations=observations,
+        projection=projection,
         log_prior=None,
         noise=tuple(noise),
     )
-    prior = prior_of(reading, True)._replace(projection=projection)
     if layout.quadrature or not all(site.portable for site in survey(program.call)):
         prior = prior._replace(observations=())
     forms = {name: form_of(sites[name]["fn"]) for name in named}
