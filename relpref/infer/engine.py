@@ -403,33 +403,18 @@ class GaussianEngine:
                 log_evidence = float(logsumexp(log_weights))
                 report |= judged(log_weights)
             self.raise_unless_ok(result, report)
-            everything = [program.fixed | row for row in rows]
-            weights = softmax(prior_log_weights + evidences)
-            if result.ok:
-                components, report, shift = self._checked(
-                    program, components, everything, weights, report
-                )
-                log_evidence = None if log_evidence is None else log_evidence + shift
-            fixed = {name: value for name, value in program.fixed.items() if name not in draws}
             kept = {name: np.stack([row[name] for row in rows]) for name in draws}
-            return assemble(
-                layout,
-                fixed,
-                components,
-                result,
-                report,
-                rng_key,
-                Origin(self.program, args, kwargs, self),
-                kept,
-                prior_log_weights,
-                log_evidence,
+            mixture = kept, prior_log_weights, log_evidence
+            origin = Origin(self.program, args, kwargs, self)
+            return self._finished(
+                program, components, rows, result, report, rng_key, origin, mixture
             )
 
     def _at_maximum(
         self, program: Program, fitted: Fitted, info: dict[str, Any], key: Any, origin: Origin
     ) -> Posterior:
         evidence = fitted.evidence
-        values = program.fixed | evidence.hyperparameters
+        values = evidence.hyperparameters
         component = Component.of(program.layout, evidence)
         averaged = self._averaged(program, fitted.dual)
         if averaged is not None and not fitted.result.empty:
@@ -438,37 +423,50 @@ class GaussianEngine:
             component = Component.of(program.layout, given_members)._replace(
                 log_evidence=component.log_evidence
             )
-            values |= members
-        components = [component]
-        if fitted.result.ok:
-            components, info, _ = self._checked(program, components, [values], np.ones(1), info)
-        return assemble(program.layout, values, components, fitted.result, info, key, origin)
+            values = values | members
+        return self._finished(program, [component], [values], fitted.result, info, key, origin)
 
-    def _checked(
+    def _finished(
         self,
         program: Program,
         components: list[Component],
         values: list[Values],
-        weights: Floats,
+        result: Result,
         info: dict[str, Any],
-    ) -> tuple[list[Component], dict[str, Any], float]:
-        """Compare components with the exact posterior.
+        key: Any,
+        origin: Origin,
+        mixture: tuple[dict[str, Floats], Floats, float | None] | None = None,
+    ) -> Posterior:
+        """The posterior of components, after a comparison with the exact one.
 
-        Returns them, ``info`` with what was seen, and what is added to the log evidence.
+        ``values`` are the hyperparameters of each component that the program has not fixed.
+        ``mixture`` has these by name, the log weights of the components before the answers, and
+        the log evidence, if there may be several components.
         """
+        draws, prior, log_evidence = mixture or ({}, None, None)
         checks = self.check
         if checks == "auto":  # other answers would be compiled for it
             layout = program.layout
             plain = layout.portable and not layout.quadrature and layout.constant_projection
             checks = plain and not self.at_mode
-        usable = all(np.isfinite(component.log_evidence) for component in components)
-        if not (checks and usable) or components[0].prior is None:
-            return components, info, 0.0
-        outcome = checked(program, components, values, weights)
-        if not outcome.reliable:
-            warn_user(f"The posterior is {outcome.note}; relpref.diagnostics.check samples it.")
-        info = info | {"check": outcome.note, "corrected": outcome.corrected}
-        return outcome.components, info, outcome.log_evidence
+        evidences = np.array([component.log_evidence for component in components])
+        usable = result.ok and np.all(np.isfinite(evidences)) and components[0].prior is not None
+        if checks and usable:
+            every = [program.fixed | row for row in values]
+            outcome = checked(
+                program, components, every, softmax(evidences + (0 if prior is None else prior))
+            )
+            if not outcome.reliable:
+                warn_user(f"The posterior is {outcome.note}; relpref.diagnostics.check samples it.")
+            info = info | {"check": outcome.note, "corrected": outcome.corrected}
+            components = outcome.components
+            log_evidence = None if log_evidence is None else log_evidence + outcome.log_evidence
+        fixed = {name: value for name, value in program.fixed.items() if name not in draws}
+        if mixture is None:
+            fixed |= values[0]
+        return assemble(
+            program.layout, fixed, components, result, info, key, origin, draws, prior, log_evidence
+        )
 
     def _averaged(self, program: Program, dual: bool) -> Averaged | None:
         """The program and its evaluation for drawing members; None where there are none."""
@@ -576,24 +574,11 @@ class GaussianEngine:
             points, drawn = averaged.at_points(points, unravel, rng)
         components, values = map(list, zip(*drawn, strict=True))
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
-        prior, log_evidence = points.prior_log_weights, points.log_evidence
+        mixture = draws, points.prior_log_weights, points.log_evidence
+        info |= judged(mixture[1] + [each.log_evidence for each in components])
         del points, drawn  # and with them what `assemble` uses up
-        log_weights = prior + [each.log_evidence for each in components]
-        info |= judged(log_weights)
-        weights, given = softmax(log_weights), [program.fixed | value for value in values]
-        components, info, shift = self._checked(program, components, given, weights, info)
-        log_evidence = None if log_evidence is None else log_evidence + shift
-        return assemble(
-            layout,
-            program.fixed,
-            components,
-            fitted.result,
-            info,
-            key,
-            origin,
-            draws,
-            prior,
-            log_evidence,
+        return self._finished(
+            program, components, values, fitted.result, info, key, origin, mixture
         )
 
     def changed(self, program: Model | None = None, **options: Any) -> "GaussianEngine":
