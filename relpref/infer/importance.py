@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp, ndtri, softmax
 
 from relpref.infer.call import Values, survey
 from relpref.infer.program import Program
@@ -100,15 +100,18 @@ class Points(NamedTuple):
                 results[row], kept[row] = evaluation.result, vectors[row]
         return self._replace(vectors=kept, results=results, prior_log_weights=prior)
 
+    @property
+    def weights(self) -> Floats:
+        """Weights of the points after the answers, shape (k,)."""
+        evidences = [component.log_evidence for component, *_ in self.results]
+        return np.asarray(softmax(self.prior_log_weights + evidences))
+
     def split(self, most: int) -> "Points":
         """The same points, the heavy ones repeated, so that more may be drawn at each of them.
 
         With their copies they are about ``most``.
         """
-        evidences = [component.log_evidence for component, *_ in self.results]
-        log_weights = self.prior_log_weights + evidences
-        weights = np.exp(log_weights - logsumexp(log_weights))
-        copies = np.maximum(np.round(min(_DRAWN, most) * weights), 1).astype(np.int64)
+        copies = np.maximum(np.round(min(_DRAWN, most) * self.weights), 1).astype(np.int64)
         rows = np.repeat(np.arange(len(copies)), copies)
         return self._replace(
             vectors=self.vectors[rows],

@@ -58,8 +58,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
         if dependence.none and not dependence.scales & averaged
     }
     if idle:
-        medians = program.constrained({name: program.medians[name][None] for name in idle})
-        program = _without(program.at({name: np.asarray(medians[name])[0] for name in idle}), idle)
+        program = _at_medians(program, idle)
         scales = [
             (site, name) for name, plates in idle.items() for site in plates if len(plates) == 1
         ]
@@ -71,6 +70,12 @@ def prepare_plates(program: Program, average: bool) -> Program:
     free = _without(program, members.names)
     layout: dict[str, Any] = {"log_concave": False}
     return replace(free, layout=replace(free.layout, **layout), members=members)
+
+
+def _at_medians(program: Program, names: Any) -> Program:
+    """The program with these hyperparameters fixed at the medians of their priors."""
+    medians = program.constrained({name: program.medians[name][None] for name in names})
+    return _without(program.at({name: np.asarray(medians[name])[0] for name in names}), names)
 
 
 def _without(program: Program, names: Any) -> Program:
@@ -284,19 +289,17 @@ class Averaged(NamedTuple):
         """
         members = self.program.members
         assert members is not None
-        evidences = np.array([component.log_evidence for component, _, _ in points.results])
-        log_weights = points.prior_log_weights + evidences
-        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
-        shape = (len(weights), len(members.names), members.number)
-        places = strata(weights, shape[1] * shape[2], rng).reshape(shape)
+        shape = (len(points.results), len(members.names), members.number)
+        places = strata(points.weights, shape[1] * shape[2], rng).reshape(shape)
         drawn, prior = [], points.prior_log_weights.copy()
         for row, (component, values, evidence) in enumerate(points.results):
             unconstrained = unravel(points.vectors[row])
             drawn_members, conditional = self.given(unconstrained, evidence, places[row])
             converged = int(conditional.info.code) == _CONVERGED
             if converged and np.isfinite(float(conditional.log_evidence)):
+                before = component.log_evidence
                 component = Component.of(self.program.layout, conditional)
-                prior[row] += evidences[row] - component.log_evidence  # the weights stay
+                prior[row] += before - component.log_evidence  # the weights stay
             drawn.append((component, values | drawn_members))
         return points._replace(prior_log_weights=prior), drawn
 
@@ -332,14 +335,8 @@ def _is_scale(program: Program, sites: dict[str, Site], site: str, name: str) ->
     """Whether ``name`` is the sd of all entries of the plated ``site``, unconstrained, around 0."""
     if sites[site].kind not in ("LogNormal", "Normal") or sites[name].shape:
         return False
-    location, scale = _normal(program, site, program.medians)
-    return bool(np.all(location == 0) & np.all(scale == program.fixed[name]))
-
-
-@compiled(static_argnums=1)
-def _normal(program: Program, site: str, unconstrained: Values) -> tuple[Array, Array]:
-    prior = unwrap(program.sites(jnp.zeros(program.layout.num_latents), unconstrained)[site]["fn"])
-    return prior.loc, prior.scale
+    prior = program.on_host(program.medians).parameters[site]
+    return bool(np.all(prior["loc"] == 0) & np.all(prior["scale"] == program.fixed[name]))
 
 
 class Learned(NamedTuple):
@@ -355,11 +352,8 @@ class Learned(NamedTuple):
 
         They are drawn as evenly as the weights allow.
         """
-        evidences = [component.log_evidence for component, _, _ in points.results]
-        log_weights = points.prior_log_weights + evidences
-        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
         vectors = points.vectors.copy()
-        vectors[:, self.where] += ndtri(strata(weights, len(self.where), rng)) @ self.root.T
+        vectors[:, self.where] += ndtri(strata(points.weights, len(self.where), rng)) @ self.root.T
         return vectors
 
 
@@ -375,9 +369,7 @@ def learned(
     `relpref.infer.search.fit_hyperparameters`.
     """
     names = [site for site, _ in program.scales]
-    typical = program.constrained({name: program.medians[name][None] for name in names})
-    plain = _without(program.at({name: np.asarray(typical[name])[0] for name in names}), names)
-    fitted = fit(plain, at_first)
+    fitted = fit(_at_medians(program, names), at_first)
     evaluations = fitted.info["evaluations"]
     for turn in range(_TURNS):
         vector, unravel = ravel(program.medians | fitted.unconstrained)
