@@ -61,6 +61,8 @@ _ALL_HELD = (
 _TOO_LARGE = (
     "the covariances of all points would take too much memory; hyperparameters are at their maximum"
 )
+# Items from which on a search starts at the optimum of some of them, and their number.
+_VERY_MANY, _SOME = 800, 300
 _FEWER = "memory has room for the covariances of few points, which are less accurate"
 
 
@@ -279,7 +281,10 @@ class GaussianEngine:
         progress_bar: bool,
         at: Mapping[str, Any] | None,
     ) -> Posterior:
+        at, root = self._start(program, key, args, kwargs, at)
+
         def fit(program: Program, at: Any, *, start: Any = sites, **options: Any) -> Fitted:
+            options = {"root": root, **options}
             return fit_hyperparameters(self, program, start, key, progress_bar, at, **options)
 
         # Rows of lists share noise, so its scale does not belong to single rows.
@@ -324,6 +329,39 @@ class GaussianEngine:
             else:
                 return self._integrated(program, fitted, coords, plates, key, origin, progress_bar)
         return self._at_maximum(program, fitted._replace(result=result), info, key, origin)
+
+    def _start(
+        self,
+        program: Program,
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        at: Mapping[str, Any] | None,
+    ) -> tuple[Mapping[str, Any] | None, Floats | None]:
+        """Hyperparameters where the search starts, and a root of the inverse curvature there.
+
+        Among very many items they are the optimum of some of them, which costs little. A program
+        from outside may have other arguments about the items.
+        """
+        data, layout = preference_data(args, kwargs), program.layout
+        known = at is not None or self.hyperparameters == "em" or not layout.hyperparameters
+        own = not getattr(self.program, "__module__", "").startswith("relpref.")
+        if data is None or data.num_items < _VERY_MANY or known or own:
+            return at, None
+        some = data.neighborhood(_SOME)
+        origin = Origin(self.program, args, kwargs).with_argument(data, some)
+        if not len(some.comparisons):
+            return at, None
+        few = self._read(origin.args, origin.kwargs, self.fixed)
+        if few.layout.hyperparameters != layout.hyperparameters:
+            return at, None
+        fitted = fit_hyperparameters(self, few, None, key, False, None, None)
+        if not fitted.result.ok:
+            return at, None
+        unit = np.eye(ravel(fitted.unconstrained)[0].size)
+        place = few, fitted.unconstrained, unit, fitted.evidence.sites, CLOSE, self.max_sweeps
+        density = Density(self.evaluate, fitted.dual, self.warmup, *place).spread()
+        return fitted.evidence.hyperparameters, np.asarray(density.root)
 
     @staticmethod
     def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterior:

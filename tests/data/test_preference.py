@@ -203,6 +203,19 @@ def test_select_comparisons() -> None:
         data.select_comparisons([[0, 1]])
 
 
+def test_a_neighborhood_has_the_answers_and_edges_among_its_items() -> None:
+    data = example(answers=answers("ab", "bc", "ab", "cd", "da"))
+    near = data.neighborhood(3)
+    assert near.labels == ("a", "b", "c")
+    items, compared, relations = near.to_tables()
+    assert compared[["winner", "loser"]].to_numpy().tolist() == [["a", "b"], ["b", "c"]]
+    assert compared["count"].tolist() == [2, 1]
+    assert items["size"].tolist() == [1.0, 2.0, 3.0]
+    assert len(relations["zeta"]) == 2 and not len(relations["alpha"])
+    alone = data.without_relation("zeta").without_relation("alpha").neighborhood(2)
+    assert alone.labels == ("a", "b") and alone.num_answers == 2
+
+
 def test_with_comparisons_replaces_them_and_their_notes() -> None:
     data = example().with_comparisons(answers("dc"))
     assert (data.winner.tolist(), data.loser.tolist()) == ([3], [2])

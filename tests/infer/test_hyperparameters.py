@@ -133,3 +133,17 @@ def test_a_program_must_be_callable() -> None:
     program: Any = "xpgp"
     with pytest.raises(DataError, match="relpref.models.xpgp"):
         EP(program)
+
+
+@pytest.mark.parametrize("hyperparameters", ["maximize", "integrate"])
+def test_searches_among_very_many_items_start_at_the_optimum_of_some(
+    hyperparameters: Any, data: PreferenceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = EP(xpgp, hyperparameters=hyperparameters, check=False)
+    plain = engine.run(0, data, progress_bar=False)
+    monkeypatch.setattr("relpref.infer.engine._VERY_MANY", data.num_items)
+    monkeypatch.setattr("relpref.infer.engine._SOME", data.num_items - 4)
+    near = engine.run(0, data, progress_bar=False)
+    assert near.info["evaluations"] < plain.info["evaluations"]
+    assert near.log_evidence == pytest.approx(plain.log_evidence, abs=0.02)
+    assert near.mean() == pytest.approx(plain.mean(), abs=0.02 * plain.sd().max())
