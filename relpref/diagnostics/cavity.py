@@ -347,7 +347,7 @@ def _set_log_evidence(total: Floats, component: Component) -> None:
         moments[:, rows] = mean + response, np.diagonal(inside, axis1=1, axis2=2)
         quadratic = np.sum(mean * (pull[rows] + rest) + rest * response, axis=1)
         integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
-    around = Marginals(*moments[:, :-1], np.zeros(()))
+    around = Marginals(moments[0, :-1], moments[1, :-1], np.zeros(()))
     cavity, power = cavities_of_answers(counts, prior.power, sites, around)
     sites = Sites(*(power * each for each in sites))
     log_normalizer = at_cavity(*cavity, power).log_normalizer

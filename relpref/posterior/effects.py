@@ -140,9 +140,8 @@ def effects_of_attributes(posterior: Any, interval: float) -> pd.DataFrame:
     rows = {}
     results = beliefs(posterior, functionals) if columns else []
     for group, belief in zip(groups.values(), results, strict=True):
-        positions = np.arange(len(group))
-        table = summaries(belief.subset(positions), interval)
-        table["p_positive"] = belief.rows(positions[:, None], np.ones((len(group), 1))).positive
+        effects = belief.subset(slice(len(group)))
+        table = summaries(effects, interval) | {"p_positive": effects.positive()}
         for row, column in enumerate(group):
             entry: dict[str, Any] = {name: cells[row] for name, cells in table.items()}
             sign = "up" if entry["lower"] > 0 else "down" if entry["upper"] < 0 else "unclear"
