@@ -33,6 +33,7 @@ from relpref.likelihoods.orthants import log_chosen, log_ordered
 from relpref.limits import MAX_ORDERS_OF_LIST, MAX_ROWS_TAKEN_OUT
 from relpref.linalg.arrays import namespace
 from relpref.posterior.base import Posterior
+from relpref.posterior.classes import chances_of_classes
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.origin import Origin
 
@@ -379,7 +380,9 @@ def _predict(components: list[Component], weights: Floats, classes: bool) -> Pre
         ]
         by_class = np.zeros(0)
         if classes:
-            by_class = _by_class(observations[0], chances_and_logs[0][0], weight)
+            shape = np.shape(observations[0].likelihood.predictor)
+            going = chances_and_logs[0][0][1].reshape(shape)
+            by_class = weight.reshape(shape)[:, 0] * chances_of_classes(going).T
         several.append((*sums, by_class))
         scores.append(np.concatenate(each_score))
         steps.append(step)
@@ -627,20 +630,6 @@ def _outcomes(observation: Observation, mean: Any, variance: Any) -> tuple[Any, 
         logs = xp.reshape(density(nodes, *belief), (len(_NODES), mean.size))
         weights = xp.broadcast_to(_WEIGHTS[:, None], logs.shape)
     return log_probability(value), weights, logs
-
-
-def _by_class(observation: Observation, chance: Floats, weight: Floats) -> Floats:
-    """Weighted probabilities of k + 1 classes, shape (k + 1, examples), from k decisions on each.
-
-    P(class c) = Π_{j<c} P(go on at j) · P(stop at c), without the last factor for the last class.
-    ``chance[1]`` is the probability of going on, by row.
-    """
-    shape = np.shape(observation.likelihood.predictor)
-    going = np.cumprod(chance[1].reshape(shape), axis=1).T
-    reached = np.pad(going, ((1, 0), (0, 0)), constant_values=1.0)
-    passed = np.pad(going, ((0, 1), (0, 0)))
-    total: Floats = weight.reshape(shape)[:, 0] * (reached - passed)
-    return total
 
 
 def _central(first: Floats, second: Floats, third: Floats) -> Floats:

@@ -312,7 +312,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
 
     if not 0 < false_alarms < 1:
         raise DataError(f"false_alarms is {false_alarms}; it is a probability, such as 0.01")
-    data = posterior.datasets().get("data") if posterior.kind == "utilities" else None
+    data = posterior.data if posterior.kind == "utilities" else None
     if data is None or data.comparisons.rater is None:
         raise DataError("the answers do not say who gave them; fit answers with a column rater")
     posterior, answers = answered(posterior), data.comparisons

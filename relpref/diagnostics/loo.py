@@ -68,7 +68,7 @@ class Given(Question):
             self.first, self.unit = np.unique(self.block, return_inverse=True)
             self.single = np.ones(len(self.first), dtype=bool)
             return
-        data = posterior.datasets().get("data") if posterior.kind == "utilities" else None
+        data = posterior.data if posterior.kind == "utilities" else None
         if data is None or len(self.observed) > 1 or not np.array_equal(rows.count, data.count):
             sites = objects(self.observed[site] for site in rows.site)
             places = pd.Series(sites).groupby(sites, sort=False).cumcount().to_numpy()
@@ -129,9 +129,7 @@ class LeftOut(Given):
 
     def __init__(self, posterior: Posterior, values: Mapping[str, Any] | None = None) -> None:
         prior = posterior.belief.weights
-        sampled = len(prior) > 1 and bool(
-            np.ptp(prior) == 0
-        )  # draws, or components of equal weight
+        sampled = posterior.belief.equal
         if (sampled or posterior.sampled) and len(prior) < FEWEST:
             raise DataError(
                 f"the posterior has {counted(len(prior), 'draw')}, too few to be reweighted; draw "

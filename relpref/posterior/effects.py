@@ -55,22 +55,16 @@ def beliefs(posterior: Any, functionals: Functionals) -> list[Belief]:
     with float64():
         for at in chosen:
             if draws or not gains:
-                values = {**posterior.hyperparameters, **{k: v[at] for k, v in draws.items()}}
+                values = posterior.hyperparameters_at(at)
                 part, matrix, total = _prior(call, arrays, values, np.zeros(belief.size))
                 gains = []
                 for cross, prior in functionals(part, matrix):
                     gain = _solved(total, cross.T).T
                     gains.append((gain, prior - gain @ cross.T))
-            scale = np.zeros((1, 1)) if belief.sampled else belief.scales[at]
-            results.append(
-                [
-                    (
-                        gain @ belief.locations[at],
-                        left + (gain @ scale @ gain.T if scale.any() else 0),
-                    )
-                    for gain, left in gains
-                ]
-            )
+            results.append([])
+            for gain, left in gains:
+                spread = 0.0 if belief.scales is None else gain @ belief.scales[at] @ gain.T
+                results[-1].append((gain @ belief.locations[at], left + spread))
     weights = belief.weights[chosen] / belief.weights[chosen].sum()
     groups = zip(*results, strict=True)
     stacked = (tuple(np.stack(each) for each in zip(*group, strict=True)) for group in groups)

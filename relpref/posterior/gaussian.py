@@ -71,6 +71,11 @@ class MixtureBelief:
             GaussianBelief(*both) for both in zip(self.locations, self.scales, strict=True)
         )
 
+    @property
+    def equal(self) -> bool:
+        """Whether it has several components of equal weight, as draws have."""
+        return len(self.weights) > 1 and not np.ptp(self.weights)
+
     def mean(self) -> Floats:
         return np.asarray(self.weights @ self.locations)
 
@@ -225,7 +230,7 @@ class DrawsBelief(MixtureBelief):
     """
 
     sampled: ClassVar[bool] = True
-    components: ClassVar[tuple[GaussianBelief, ...]] = ()  # type: ignore[assignment]
+    components: ClassVar[tuple[GaussianBelief, ...]] = ()
     sampler: Mapping[str, Floats]
 
     def __init__(self, draws: Floats, sampler: Mapping[str, Floats] | None = None) -> None:
@@ -308,9 +313,7 @@ def belief_from(arrays: Mapping[str, Any]) -> Belief | None:
         }
         return DrawsBelief(arrays["draws"], sampler)
     if "means" in arrays:
-        means = arrays["means"]
-        equal = np.full(len(means), 1 / len(means))  # of files from before there were weights
-        return MixtureBelief(means, arrays["covariances"], arrays.get("weights", equal))
+        return MixtureBelief(arrays["means"], arrays["covariances"], arrays["weights"])
     if "dual/weights" in arrays or "sparse/weights" in arrays:
         return None
     return GaussianBelief(arrays["mean"], arrays["covariance"])

@@ -165,9 +165,7 @@ def _labels_in(table: Table, column: str, otherwise: Any) -> Any:
     return cells
 
 
-def rows_of(
-    asked: Comparisons, effects: int
-) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
+def rows_of(asked: Comparisons, effects: int) -> tuple[NDArray[np.integer[Any]], Floats]:
     """Coefficients of each question's gap, as sparse rows: columns and entries, shape (k, q + 2).
 
     The gap is linear in the vector of ``effects`` effects of covariates, followed by utilities: 1
@@ -338,9 +336,7 @@ def _ranked(
     return table.iloc[np.argsort(-belief.mean(), kind="stable")]
 
 
-def effect_units(
-    covariates: Sequence[Covariate], scales: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def effect_units(covariates: Sequence[Covariate], scales: Floats) -> Floats:
     """Matrix that turns effects of scaled covariates into effects of one unit, shape (q, q).
 
     From the effects of the levels of a category it subtracts their average.
@@ -421,7 +417,7 @@ def label_index(labels: Iterable[Any], name: str) -> pd.Index:
     return pd.Index(objects(labels), name=name, tupleize_cols=False)
 
 
-def objects(labels: Iterable[Any]) -> np.ndarray[Any, Any]:
+def objects(labels: Iterable[Any]) -> NDArray[Any]:
     """Array of labels of dtype object, shape (n,); a tuple is one entry."""
     return np.fromiter(labels, dtype=object)
 
@@ -446,7 +442,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
     }
 
 
-def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+def _ranks(draws: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     """Rank of every entry in every draw, same shape, 1 for the highest; ties in random order."""
     order = np.argsort(-draws, axis=1)
     if np.any(np.diff(np.take_along_axis(draws, order, axis=1), axis=1) == 0):

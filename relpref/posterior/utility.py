@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import json_text
@@ -20,7 +19,14 @@ from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Arrays, Stored
 from relpref.posterior.export import ranking_document
-from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, Margins, MixtureBelief
+from relpref.posterior.gaussian import (
+    Belief,
+    DrawsBelief,
+    Floats,
+    Margins,
+    MixtureBelief,
+    Positions,
+)
 from relpref.posterior.html import ranking_html
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
@@ -94,7 +100,7 @@ class UtilityPosterior(Posterior):
         return bool(self.data.num_answers)
 
     def reported(
-        self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
+        self, belief: Belief | None = None, chosen: Positions | slice = slice(None)
     ) -> pd.DataFrame:
         utilities, effects = self._displayed_parts(belief or self.full)
         names = self.data.comparisons.covariate_names[: effects.size]
@@ -382,9 +388,7 @@ class UtilityPosterior(Posterior):
         """
         return self.at_positions(np.unique(self.data.index(labels)).astype(np.int64))
 
-    def at_positions(
-        self, positions: NDArray[np.int64], *, parts: bool = True
-    ) -> "UtilityPosterior":
+    def at_positions(self, positions: Positions, *, parts: bool = True) -> "UtilityPosterior":
         """Posterior of the items at ascending positions, see `subset`.
 
         The ``parts`` of their utilities take as much time as their covariance.
