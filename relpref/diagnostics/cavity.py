@@ -150,9 +150,9 @@ class Question:
         self.observed, self.integrated = layout.observed, bool(layout.integrated)
         self.weights, self.layout, self._moving = belief.weights, layout, bool(draws)
         number, size = len(each), layout.num_rows
-        own = origin is None and belief.scales is not None
+        with_sites = origin is None and belief.scales is not None
         sites = np.broadcast_to(0.0, (2, number, size))
-        if own:
+        if with_sites:
             sites = np.reshape([posterior.sites[name] for name in Sites._fields], sites.shape)
         unknown = np.broadcast_to(np.nan, (4, size))
         self.components = [
@@ -175,7 +175,7 @@ class Question:
             if program.arrow is not None:
                 at_mode = origin is None and layout.ordered and source.engine.at_mode
                 self._cut_blocks(program.arrow, at_mode)
-            if own and layout.repeated and not source.engine.at_mode:
+            if with_sites and layout.repeated and not source.engine.at_mode:
                 for component in self.components:
                     _leave_copies(component)
 
@@ -188,12 +188,12 @@ class Question:
             weights = np.repeat(self.weights[:, None], len(self.block), axis=1)
         with float64(), np.errstate(all="ignore"):
             predictive = _predict(self.components, weights, bool(self.classes))
-            known = np.stack([component.log_score for component in self.components])
+            exact = np.stack([component.log_score for component in self.components])
             unknown: dict[str, Any] = {
                 name: np.where(self._listed, np.nan, getattr(predictive, name))
                 for name in ("chance", "moments", "side")
             }
-            predictive = _with_scores(predictive._replace(**unknown), known, weights)
+            predictive = _with_scores(predictive._replace(**unknown), exact, weights)
             # Decisions of a classifier that were not reached do not count.
             scores = np.where(predictive.count > 0, predictive.log_score, 0.0)
             leaving = np.zeros_like(scores)
@@ -272,12 +272,12 @@ def _usable(posterior: Posterior) -> Origin:
     return posterior.origin
 
 
-def _with_scores(predictive: Predictive, known: Floats, weights: Floats) -> Predictive:
-    """Put known log scores, shape (K, m), into a prediction, and into the chances of their side.
+def _with_scores(predictive: Predictive, exact: Floats, weights: Floats) -> Predictive:
+    """Put exact log scores, shape (K, m), into a prediction, and into the chances of their side.
 
     They are NaN for other rows. The chances of the other sides keep their ratio.
     """
-    scores = np.where(np.isnan(known), predictive.log_score, known)
+    scores = np.where(np.isnan(exact), predictive.log_score, exact)
     more = np.sum(weights * (np.exp(scores) - np.exp(predictive.log_score)), axis=0)
     given = predictive.side == np.array([[1], [0], [-1]])
     rest = np.sum(np.where(given, 0.0, predictive.chance), axis=0)
