@@ -7,6 +7,7 @@ the answer is the normalizer of its tilted distribution there.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, permutations, product
 from math import factorial, prod
 from typing import Any, NamedTuple
@@ -15,13 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy import sparse
 from scipy.special import logsumexp
 
 from relpref.compiled import compiled, float64
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of
-from relpref.infer.call import Values, survey
+from relpref.infer.call import survey
 from relpref.infer.evidence import log_of_sites, on_host
 from relpref.infer.joint import joint_on_host
 from relpref.infer.layout import Observation, Prior
@@ -33,27 +33,38 @@ from relpref.likelihoods.orthants import log_chosen, log_ordered
 from relpref.limits import MAX_ORDERS_OF_LIST, MAX_ROWS_TAKEN_OUT
 from relpref.linalg.arrays import namespace
 from relpref.posterior.base import Posterior
+from relpref.posterior.classes import chances_of_classes
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.origin import Origin
 
 
-class Components(NamedTuple):
-    """A posterior of n latents as K Gaussians, or as K points if ``scale`` is None.
+@dataclass(eq=False)
+class Component:
+    """A component of a posterior of n latents: a Gaussian, or a point if ``scale`` is None.
 
-    ``moving`` has the hyperparameters that differ, each with K values. ``location`` and the
-    covariance ``scale`` have shapes (K, n) and (K, n, n). ``precision`` and ``shift``, shape
-    (K, m), are the sites of the rows that are to be taken out, 0 for rows without a site.
-    ``apart``, shape (K, 3, m), has the mean and variance of each predictor without the sites of its
-    block, and the row's step (see `Predictive`). It is NaN for rows that share no noise, and None
-    if no rows do.
+    ``program`` is at the component's hyperparameters, and ``sites`` are those of the rows that are
+    to be taken out, 0 for rows without a site. ``apart``, shape (3, m), has the mean and variance
+    of each predictor without the sites of its block, and the row's step (see `Predictive`).
+    ``log_score``, shape (m,), is the log probability of lists and of one of several answers of a
+    row. Both are NaN for the other rows, which `_cavities` predicts.
     """
 
-    moving: Values
-    location: Any
-    scale: Any
-    precision: Any
-    shift: Any
-    apart: Any = None
+    program: Program
+    location: Floats
+    scale: Floats | None
+    sites: Sites
+    apart: Floats
+    log_score: Floats
+    blocks: list["Block"] = field(default_factory=list)
+
+    def marginals(self, prior: Prior) -> Marginals:
+        """Means of the predictors less their prior means, and variances."""
+        mean = prior.projection.apply(self.location - prior.location)
+        if self.scale is None:
+            return Marginals(mean, np.zeros_like(mean), np.zeros(()))
+        # Rounding may make a variance negative for two equal items.
+        variance = np.maximum(prior.projection.diagonal(self.scale), 0.0)
+        return Marginals(mean, variance, np.zeros(()))
 
 
 class Block(NamedTuple):
@@ -122,39 +133,51 @@ class Question:
         values: Mapping[str, Any] | None = None,
     ) -> None:
         source, values = _usable(posterior), dict(values or {})
-        call = origin or source
+        call, belief = origin or source, posterior.full
         draws = {n: v for n, v in posterior.hyperparameter_draws.items() if n not in values}
         held = {n: v for n, v in posterior.hyperparameters.items() if n not in draws}
-        fixed = {name: np.asarray(value) for name, value in (held | values).items()}
+        each: list[dict[str, Any]] = []
+        for at in range(len(belief.weights)):
+            given = {**held, **values, **{name: value[at] for name, value in draws.items()}}
+            each.append({name: np.asarray(value) for name, value in given.items()})
         with float64():
-            first = {**fixed, **{name: value[0] for name, value in draws.items()}}
-            program = Program.of(call.program, call.args, call.kwargs, first, dense=False)
-            self._program = program.at({name: np.asarray(value) for name, value in fixed.items()})
+            program = Program.of(call.program, call.args, call.kwargs, each[0], dense=False)
         layout = program.layout
         if layout.slices != dict(posterior.slices):
             raise DataError(
                 "the program has other Gaussian sites at these answers than the posterior has"
             )
         self.observed, self.integrated = layout.observed, bool(layout.integrated)
-        self.weights = posterior.full.weights
-        location, scale = posterior.full.locations, posterior.full.scales
-        shape = (len(location), layout.num_rows)
-        sites = [np.zeros(shape)] * 2
-        if origin is None and scale is not None:
-            sites = [np.reshape(posterior.sites[name], shape) for name in ("precision", "shift")]
-        self.components = Components(draws, location, scale, *sites)
+        self.weights, self.layout, self._moving = belief.weights, layout, bool(draws)
+        number, size = len(each), layout.num_rows
+        with_sites = origin is None and belief.scales is not None
+        sites = np.broadcast_to(0.0, (2, number, size))
+        if with_sites:
+            sites = np.reshape([posterior.sites[name] for name in Sites._fields], sites.shape)
+        unknown = np.broadcast_to(np.nan, (4, size))
+        self.components = [
+            Component(
+                program.at(given),
+                location,
+                None if belief.scales is None else belief.scales[at],
+                Sites(*sites[:, at]),
+                unknown[:3],
+                unknown[3],
+            )
+            for at, (given, location) in enumerate(zip(each, belief.locations, strict=True))
+        ]
         # The decisions on one example follow each other until one of them ends at a class.
         self.classes: tuple[Any, ...] = getattr(posterior, "classes", ())
         decisions = max(len(self.classes) - 1, 1)
-        self.block = np.arange(layout.num_rows) // decisions * decisions
-        self._repeated = np.full(shape, np.nan)  # log scores of one of several answers of a row
+        self.block = np.arange(size) // decisions * decisions
+        self._listed = np.zeros(size, dtype=bool)
         with float64():
             if program.arrow is not None:
                 at_mode = origin is None and layout.ordered and source.engine.at_mode
-                self._cut_blocks(self._sites_at_mode() if at_mode else None)
-            gaussian = origin is None and scale is not None
-            if gaussian and layout.repeated and not source.engine.at_mode:
-                self._leave_copies()
+                self._cut_blocks(program.arrow, at_mode)
+            if with_sites and layout.repeated and not source.engine.at_mode:
+                for component in self.components:
+                    _leave_copies(component)
 
     def answer(self, weights: Floats | None = None) -> Predictive:
         """Predict all rows, averaged over components by ``weights``, shape (K, m).
@@ -164,17 +187,13 @@ class Question:
         if weights is None:
             weights = np.repeat(self.weights[:, None], len(self.block), axis=1)
         with float64(), np.errstate(all="ignore"):
-            given = self._program, bool(self.classes), self.components, weights
-            predictive = _predict(*given)
-            if self._program.layout.ordered:
-                listed = ~np.isnan(self._list_scores)
-                scores = np.where(listed, self._list_scores, predictive.log_score)
-                unknown: dict[str, Any] = {
-                    name: np.where(listed[0], np.nan, getattr(predictive, name))
-                    for name in ("chance", "moments", "side")
-                }
-                predictive = predictive._replace(log_score=scores, **unknown)
-            predictive = self._with_copies(predictive, weights)
+            predictive = _predict(self.components, weights, bool(self.classes))
+            exact = np.stack([component.log_score for component in self.components])
+            unknown: dict[str, Any] = {
+                name: np.where(self._listed, np.nan, getattr(predictive, name))
+                for name in ("chance", "moments", "side")
+            }
+            predictive = _with_scores(predictive._replace(**unknown), exact, weights)
             # Decisions of a classifier that were not reached do not count.
             scores = np.where(predictive.count > 0, predictive.log_score, 0.0)
             leaving = np.zeros_like(scores)
@@ -182,169 +201,54 @@ class Question:
             if self.classes:
                 predictive = predictive._replace(log_score=leaving)
             if self.integrated:
-                self._set_log_evidence(leaving)
+                for total, component in zip(leaving, self.components, strict=True):
+                    _set_log_evidence(total, component)
             return predictive._replace(leaving=leaving[:, self.block])
 
-    def _with_copies(self, predictive: Predictive, weights: Floats) -> Predictive:
-        """Put the scores of repeated answers into a prediction, and into the chances of their side.
-
-        The chances of the other sides keep their ratio.
-        """
-        single = np.isnan(self._repeated)
-        scores = np.where(single, predictive.log_score, self._repeated)
-        more = np.sum(weights * (np.exp(scores) - np.exp(predictive.log_score)), axis=0)
-        given = predictive.side == np.array([[1], [0], [-1]])
-        rest = np.sum(np.where(given, 0.0, predictive.chance), axis=0)
-        less = np.divide(more, rest, out=0 * more, where=rest > 0)
-        chance = np.where(given, predictive.chance + more, predictive.chance * (1 - less))
-        return predictive._replace(log_score=scores, chance=chance)
-
-    def _leave_copies(self) -> None:
-        """Compute predictions of one of the n answers of a row, given the n − 1 others.
-
-        With the cavity of the row's p^n they are those of p^(n − 1) times the cavity, matched by a
-        Gaussian; the score is exact. This sets ``apart`` of the components.
-        """
-        shape = len(self.weights), 3, len(self.block)
-        apart = self.components.apart
-        apart = np.full(shape, np.nan) if apart is None else apart
-        projection = sparse.csr_array(self.projection())
-        for at, part in enumerate(self._parts()):
-            prior, moments, *_ = on_host(self._program.at(part.moving), {})
-            mean = projection @ (part.location - prior.location)
-            variance = projection.multiply(projection @ part.scale).sum(axis=1)
-            marginals = Marginals(mean, variance, np.zeros(()))
-            sites = Sites(part.precision, part.shift)
-            cavity, power = cavities_of_answers(self._counts, prior.power, sites, marginals)
-            less = np.where(power > 1, power - 1, 1.0)
-            rest, all_answers = (moments(*cavity, number) for number in (less, power))
-            left = cavity.mean + cavity.variance * rest.gradient
-            spread = cavity.variance - np.square(cavity.variance) * rest.curvature
-            step = np.divide(left - mean, variance, out=0 * mean, where=variance > 0)
-            rows = (power > 1) & np.isnan(apart[at, 0])
-            apart[at][:, rows] = np.stack([left + prior.offset, spread, step])[:, rows]
-            score = all_answers.log_normalizer - rest.log_normalizer
-            self._repeated[at, rows] = score[rows]
-        self.components = self.components._replace(apart=apart)
-
-    def _sites_at_mode(self) -> list[Weights]:
-        """Set the sites to those of Laplace's approximation at the mode.
-
-        Lists couple their rows, so the precisions of these rows stay 0. Returns the curvatures of
-        lists instead, for each component.
-        """
-        program, arrow = self._program.at_a_point(), self._program.arrow
-        assert arrow is not None and program.rows is not None
-        weights, (precision, shift) = [], np.zeros((2, *self.components.precision.shape))
-        for at, part in enumerate(self._parts()):
-            here = program.at(part.moving)
-            prior = here.on_host().prior
-            value = program.rows.apply(np.asarray(part.location) - prior.location)
-            joint = joint_on_host(arrow, here, {})
-            around, alone = joint.at(value), joint.alone
-            moments = on_host(here, {}).moments(value, 1 - alone)
-            precision[at] = alone * moments.curvature
-            weights.append(joint.weights(0 * value, around.second))
-            slope = alone * moments.gradient + around.slope
-            shift[at] = slope + precision[at] * value + joint.times(weights[at], value)
-        self.components = self.components._replace(precision=precision, shift=shift)
-        return weights
-
-    def _cut_blocks(self, curvatures: list[Weights] | None) -> None:
+    def _cut_blocks(self, arrow: Arrow, at_mode: bool) -> None:
         """Compute the cavities of blocks in each component, and scores of lists from them.
 
-        This sets ``apart`` of the components, ``block``, and the log scores of lists, (K, m).
+        ``at_mode`` is for sites of Laplace's approximation.
         """
-        arrow, program = self._program.arrow, self._program
-        if arrow is None or arrow.rows is None:
+        if arrow.rows is None:
             raise UnsupportedProgramError(
                 "some answers share noise and depend on more than two latents each, or on "
                 "hyperparameters; leaving them out is not supported"
             )
+        lists = arrow.kinds[0]
+        if self.layout.ordered:
+            self._listed = lists.group >= 0
         # Lists of Plackett and Luce have Gumbel noise, which is no part of the cavity.
-        gumbel = any(site.without_moments is not None for site in survey(program.call))
-        self._blocks: list[list[Block]] = []
-        apart = np.full((len(self.weights), 3, len(self.block) + 1), np.nan)  # with padding
-        self._list_scores = np.where(arrow.kinds[0].group >= 0, 0.0, apart[:, 0, :-1])
-        for at, part in enumerate(self._parts()):
-            prior = program.at(part.moving).on_host().prior
-            location, offset, sds = prior.location, prior.offset, np.array(prior.noise)
+        call = self.components[0].program.call
+        gumbel = any(site.without_moments is not None for site in survey(call))
+        for component in self.components:
+            curvatures = _put_sites_at_mode(component).groups if at_mode else None
+            prior = component.program.on_host().prior
+            sds = np.array(prior.noise)
             scale = sds[0] / NOISE if gumbel else None
             sds[:1] *= not gumbel
-            part = part._replace(location=part.location - location)
-            weights = curvatures[at].groups if curvatures else None
-            blocks = cavities_of_blocks(arrow, part, offset, sds, self._counts, weights)
-            self._blocks.append(blocks)
-            for rows, mean, covariance, step in blocks:
-                apart[at][:, rows] = mean, np.diagonal(covariance, axis1=1, axis2=2), step
-            if program.layout.ordered:
-                _score_lists(self._list_scores[at], arrow.kinds[0], blocks, scale)
-        self.components = self.components._replace(apart=apart[:, :, :-1])
+            component.blocks = cavities_of_blocks(component, prior, arrow, sds, curvatures)
+            apart = np.full((3, len(self.block) + 1), np.nan)  # with padding
+            for rows, mean, covariance, step in component.blocks:
+                apart[:, rows] = mean, np.diagonal(covariance, axis1=1, axis2=2), step
+            component.apart = apart[:, :-1]
+            if self.layout.ordered:
+                component.log_score = np.where(self._listed, 0.0, np.nan)
+                _score_lists(component.log_score, lists, component.blocks, scale)
         block = np.append(self.block, 0)
         for group in arrow.blocks.groups:
             block[group.rows] = group.rows[:, :1]
         self.block = block[:-1]
 
-    @property
-    def _counts(self) -> Floats:
-        return np.asarray(self._program.counts, dtype=np.float64)
-
-    def _parts(self) -> list[Components]:
-        """List of the K components, whose arrays have no axis of components."""
-        number = len(self.components.location)
-        return [jax.tree.map(lambda leaf, at=at: leaf[at], self.components) for at in range(number)]
-
-    def _set_log_evidence(self, leaving: Floats) -> None:
-        """Compute EP's log probability of all answers of each block of rows that share noise.
-
-        It replaces the block's entry at its first row in ``leaving``, shape (K, m). With sites
-        exp(h·g − ½ gᵀTg) of predictors g ~ N(m, C) it is the integral of the product of the fitted
-        sites, times Ẑ and the correction for the cavity of each row.
-        """
-        counts = self._counts
-        for total, part, blocks in zip(leaving, self._parts(), self._blocks, strict=True):
-            program = self._program.at(part.moving)
-            offset = program.on_host().prior.offset
-            sites = Sites(part.precision, part.shift)
-            precision, pull, start = (
-                np.append(each, 0.0) for each in (counts * sites[0], counts * sites[1], offset)
-            )
-            moments, integrals = np.zeros((2, len(counts) + 1)), []
-            for rows, mean, covariance, _ in blocks:
-                mean, tau = mean - start[rows], precision[rows]
-                system = np.eye(rows.shape[1]) + covariance * tau[:, None, :]
-                inside, rest = np.linalg.inv(system) @ covariance, pull[rows] - tau * mean
-                response = _times(inside, rest)
-                moments[:, rows] = mean + response, np.diagonal(inside, axis1=1, axis2=2)
-                quadratic = np.sum(mean * (pull[rows] + rest) + rest * response, axis=1)
-                integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
-            mean, variance = moments[:, :-1]
-            prior, at_cavity, *_ = on_host(program, {})
-            around = Marginals(mean, variance, np.zeros(()))
-            cavity, power = cavities_of_answers(counts, prior.power, sites, around)
-            sites = Sites(*(power * each for each in sites))
-            log_normalizer = at_cavity(*cavity, power).log_normalizer
-            single = log_of_sites(counts / power, log_normalizer, sites, cavity)
-            single = np.append(single, 0.0)
-            for rows, integral in integrals:
-                total[rows[:, 0]] = integral + single[rows].sum(axis=1)
-
     def projection(self) -> Any:
         """Linear part of the predictors, shape (m, n); sparse if rows have few nonzero entries."""
-        program, moving = self._program, self.components.moving
-        if moving and not program.layout.constant_projection:
+        if self._moving and not self.layout.constant_projection:
             raise UnsupportedProgramError(
                 "what the answers look at depends on hyperparameters that were integrated over; "
                 'fit with hyperparameters="maximize"'
             )
-        if program.rows is not None:
-            columns, entries = np.asarray(program.rows.column), np.asarray(program.rows.entry)
-            rows = np.repeat(np.arange(len(columns)), columns.shape[1])
-            shape = len(columns), program.layout.num_latents
-            return sparse.csr_array((entries.ravel(), (rows, columns.ravel())), shape=shape)
         with float64():
-            first = program.at({name: value[0] for name, value in moving.items()})
-            return first.on_host().prior.projection.matrix
+            return self.components[0].program.on_host().prior.projection.matrix
 
 
 def _usable(posterior: Posterior) -> Origin:
@@ -368,45 +272,123 @@ def _usable(posterior: Posterior) -> Origin:
     return posterior.origin
 
 
-def _predict(
-    program: Program, classes: bool, components: Components, weights: Floats
-) -> Predictive:
+def _with_scores(predictive: Predictive, exact: Floats, weights: Floats) -> Predictive:
+    """Put exact log scores, shape (K, m), into a prediction, and into the chances of their side.
+
+    They are NaN for other rows. The chances of the other sides keep their ratio.
+    """
+    scores = np.where(np.isnan(exact), predictive.log_score, exact)
+    more = np.sum(weights * (np.exp(scores) - np.exp(predictive.log_score)), axis=0)
+    given = predictive.side == np.array([[1], [0], [-1]])
+    rest = np.sum(np.where(given, 0.0, predictive.chance), axis=0)
+    less = np.divide(more, rest, out=0 * more, where=rest > 0)
+    chance = np.where(given, predictive.chance + more, predictive.chance * (1 - less))
+    return predictive._replace(log_score=scores, chance=chance)
+
+
+def _leave_copies(component: Component) -> None:
+    """Predict one of the n answers of a row of a component, given the n − 1 others.
+
+    With the cavity of the row's p^n they are those of p^(n − 1) times the cavity, matched by a
+    Gaussian; the score is exact.
+    """
+    prior, moments, *_ = on_host(component.program, {})
+    marginals = component.marginals(prior)
+    cavity, power = cavities_of_answers(prior.counts, prior.power, component.sites, marginals)
+    less = np.where(power > 1, power - 1, 1.0)
+    rest, all_answers = (moments(*cavity, number) for number in (less, power))
+    left = cavity.mean + cavity.variance * rest.gradient
+    spread = cavity.variance - np.square(cavity.variance) * rest.curvature
+    mean, variance = marginals.mean, marginals.variance
+    step = np.divide(left - mean, variance, out=0 * mean, where=variance > 0)
+    rows = (power > 1) & np.isnan(component.apart[0])
+    component.apart = np.where(rows, [left + prior.offset, spread, step], component.apart)
+    score = all_answers.log_normalizer - rest.log_normalizer
+    component.log_score = np.where(rows, score, component.log_score)
+
+
+def _put_sites_at_mode(component: Component) -> Weights:
+    """Set the sites of a component to those of Laplace's approximation at the mode.
+
+    Lists couple their rows, so the precisions of these rows are 0, and the curvatures of lists are
+    returned.
+    """
+    here = component.program.at_a_point()
+    assert here.arrow is not None and here.rows is not None
+    value = here.rows.apply(component.location - here.on_host().prior.location)
+    joint = joint_on_host(here.arrow, here, {})
+    around, alone = joint.at(value), joint.alone
+    moments = on_host(here, {}).moments(value, 1 - alone)
+    precision = alone * moments.curvature
+    weights = joint.weights(0 * value, around.second)
+    slope = alone * moments.gradient + around.slope
+    shift = slope + precision * value + joint.times(weights, value)
+    component.sites = Sites(precision, shift)
+    return weights
+
+
+def _set_log_evidence(total: Floats, component: Component) -> None:
+    """Compute EP's log probability of all answers of each block of rows that share noise.
+
+    It replaces the block's entry at its first row in ``total``, shape (m,). With sites
+    exp(h·g − ½ gᵀTg) of predictors g ~ N(m, C) it is the integral of the product of the fitted
+    sites, times Ẑ and the correction for the cavity of each row.
+    """
+    prior, at_cavity, *_ = on_host(component.program, {})
+    counts, sites = prior.counts, component.sites
+    precision, pull, start = (
+        np.append(each, 0.0) for each in (counts * sites[0], counts * sites[1], prior.offset)
+    )
+    moments, integrals = np.zeros((2, len(counts) + 1)), []
+    for rows, mean, covariance, _ in component.blocks:
+        mean, tau = mean - start[rows], precision[rows]
+        system = np.eye(rows.shape[1]) + covariance * tau[:, None, :]
+        inside, rest = np.linalg.inv(system) @ covariance, pull[rows] - tau * mean
+        response = _times(inside, rest)
+        moments[:, rows] = mean + response, np.diagonal(inside, axis1=1, axis2=2)
+        quadratic = np.sum(mean * (pull[rows] + rest) + rest * response, axis=1)
+        integrals.append((rows, 0.5 * (quadratic - np.linalg.slogdet(system)[1])))
+    around = Marginals(moments[0, :-1], moments[1, :-1], np.zeros(()))
+    cavity, power = cavities_of_answers(counts, prior.power, sites, around)
+    sites = Sites(*(power * each for each in sites))
+    log_normalizer = at_cavity(*cavity, power).log_normalizer
+    single = np.append(log_of_sites(counts / power, log_normalizer, sites, cavity), 0.0)
+    for rows, integral in integrals:
+        total[rows[:, 0]] = integral + single[rows].sum(axis=1)
+
+
+def _predict(components: list[Component], weights: Floats, classes: bool) -> Predictive:
     """Predict all rows: scores and steps by component, the rest averaged with the weights."""
     scores, steps, several = [], [], []
     observations: Sequence[Observation] = ()
-    for at, weight in enumerate(weights):
-        part: Components = jax.tree.map(lambda leaf, at=at: np.asarray(leaf[at]), components)
-        here = program.at(part.moving)
-        prior = here.on_host().prior
-        mean, variance, step = _cavities(prior, part)
-        if part.apart is not None:
-            mean, variance, step = (
-                np.where(np.isnan(without), alone, without)
-                for without, alone in zip(part.apart, (mean, variance, step), strict=True)
-            )
-        observations = observations or prior.observations or here.read().observations
+    for component, weight in zip(components, weights, strict=True):
+        program, prior = component.program, component.program.on_host().prior
+        alone = _cavities(component, prior)
+        mean, variance, step = np.where(np.isnan(component.apart), alone, component.apart)
+        observations = observations or prior.observations or program.read().observations
         ends = np.cumsum([observation.value.size for observation in observations])[:-1]
         if prior.observations:
             parts = (np.split(each, ends) for each in (mean, variance))
             answered = list(map(_outcomes, prior.observations, *parts))
         else:
-            answered = jax.tree.map(np.asarray, _outcomes_by_jax(here, mean, variance))
-        each_score, chances, logs = zip(*answered, strict=True)
+            answered = jax.tree.map(np.asarray, _outcomes_by_jax(program, mean, variance))
+        each_score, *chances_and_logs = zip(*answered, strict=True)
         shares = np.split(weight, ends)
-        sums = {
-            "chances": [share * chance for share, chance in zip(shares, chances, strict=True)],
-            "logs": [share * log for share, log in zip(shares, logs, strict=True)],
-            "classes": _by_class(observations[0], chances[0], weight) if classes else np.zeros(0),
-        }
-        several.append(sums)
+        sums = [
+            [share * each for share, each in zip(shares, part, strict=True)]
+            for part in chances_and_logs
+        ]
+        by_class = np.zeros(0)
+        if classes:
+            shape = np.shape(observations[0].likelihood.predictor)
+            going = chances_and_logs[0][0][1].reshape(shape)
+            by_class = weight.reshape(shape)[:, 0] * chances_of_classes(going).T
+        several.append((*sums, by_class))
         scores.append(np.concatenate(each_score))
         steps.append(step)
-    total = jax.tree.map(lambda *leaves: sum(leaves), *several)
-    sizes = np.array([observation.value.size for observation in observations])
-    paired = [getattr(observation.likelihood, "paired", True) for observation in observations]
+    chances, logs, by_class = jax.tree.map(lambda *leaves: sum(leaves), *several)
     side, chance, moments = [], [], []
-    by_site = zip(observations, total["chances"], total["logs"], strict=True)
-    for observation, probabilities, terms in by_site:
+    for observation, probabilities, terms in zip(observations, chances, logs, strict=True):
         value = np.ravel(np.asarray(observation.value))
         outcomes = getattr(observation.likelihood, "outcomes", None)
         if outcomes is None:
@@ -423,17 +405,19 @@ def _predict(
             chance.append(np.stack(by_side))
         powers = (np.sum(probabilities * terms**k, axis=0) for k in (1, 2, 3))
         moments.append(_central(*powers))
+    sizes = [observation.value.size for observation in observations]
+    paired = [getattr(observation.likelihood, "paired", True) for observation in observations]
     return Predictive(
         site=np.repeat(np.arange(len(sizes)), sizes),
         count=np.concatenate([np.asarray(observation.counts) for observation in observations]),
         value=np.concatenate([np.ravel(np.asarray(o.value, float)) for o in observations]),
         side=np.concatenate(side),
-        paired=np.repeat(np.array(paired), sizes),
+        paired=np.repeat(paired, sizes),
         log_score=np.stack(scores),
         step=np.stack(steps),
         chance=np.concatenate(chance, axis=1),
         moments=np.concatenate(moments, axis=1),
-        classes=total["classes"],
+        classes=by_class,
         leaving=np.stack(scores),
     )
 
@@ -447,42 +431,39 @@ def _outcomes_by_jax(program: Program, mean: Array, variance: Array) -> list[Any
 
 
 def cavities_of_blocks(
+    component: Component,
+    prior: Prior,
     arrow: Arrow,
-    part: Components,
-    offset: Any,
     sds: Any,
-    counts: Any,
     curvatures: Sequence[Any] | None = None,
 ) -> list[Block]:
     """Cavities of blocks of rows that share noise, each without all sites of the block.
 
-    ``part`` is one component whose location is relative to the prior mean, and ``sds`` are those of
-    the noise. Returns a `Block` for each group of blocks of the same size. With noise of
-    covariance C that is integrated out, the sites T and ν of a block act on the latents u as
-    M = (T⁻¹ + C)⁻¹ and h = (I − MC)ν. Without them A u has the mean A m + G s and the covariance
-    G (I − MG)⁻¹, where u ~ N(m, Σ), G = AΣAᵀ and s = (I − MG)⁻¹(MA m − h); and u has the mean
-    m + ΣAᵀs: s is the block's step. C is added to the covariance of A u. ``curvatures``, arrays of
-    shape (g, p, p), are M of lists at a mode, where no noise is integrated out of the sites.
+    ``sds`` are those of the noise. Returns a `Block` for each group of blocks of the same size.
+    With noise of covariance C that is integrated out, the sites T and ν of a block act on the
+    latents u as M = (T⁻¹ + C)⁻¹ and h = (I − MC)ν. Without them A u has the mean A m + G s and the
+    covariance G (I − MG)⁻¹, where u ~ N(m, Σ), G = AΣAᵀ and s = (I − MG)⁻¹(MA m − h); and u has
+    the mean m + ΣAᵀs: s is the block's step. C is added to the covariance of A u. ``curvatures``,
+    arrays of shape (g, p, p), are M of lists at a mode, where no noise is integrated out of the
+    sites.
     """
     blocks, rows, cavities = arrow.blocks, arrow.rows, []
     assert rows is not None
+    counts, sites, drift = prior.counts, component.sites, component.location - prior.location
+    values = counts * sites.precision, counts * sites.shift, prior.offset
     each = zip(
-        blocks.groups,
-        rows.items,
-        blocks.factors(sds),
-        *map(blocks.cut, (counts * part.precision, counts * part.shift, offset)),
-        strict=True,
+        blocks.groups, rows.items, blocks.factors(sds), *map(blocks.cut, values), strict=True
     )
     for at, (group, (columns, entries), factor, tau, pull, start) in enumerate(each):
-        shared, value = factor @ factor.swapaxes(1, 2), _times(entries, part.location[columns])
+        shared, value = factor @ factor.swapaxes(1, 2), _times(entries, drift[columns])
         if curvatures is None:
             weights = middle_of(tau, factor).weights
             pull = pull - _times(weights, _times(shared, pull))
         else:
             weights = curvatures[at]
         gram = np.zeros_like(shared)
-        if part.scale is not None:
-            scale = np.asarray(part.scale)[columns[:, :, None], columns[:, None, :]]
+        if component.scale is not None:
+            scale = component.scale[columns[:, :, None], columns[:, None, :]]
             gram = entries @ scale @ entries.swapaxes(1, 2)
         left = np.linalg.inv(np.eye(tau.shape[1]) - weights @ gram)
         step = _times(left, _times(weights, value) - pull)
@@ -573,32 +554,30 @@ def _times(blocks: Any, vectors: Any) -> Floats:
     return np.asarray((blocks @ vectors[:, :, None])[:, :, 0])
 
 
-def _cavities(prior: Prior, part: Components) -> tuple[Floats, Floats, Floats]:
-    """Cavity mean and variance of each row's predictor, and the row's step, shape (m,) each.
+def _cavities(component: Component, prior: Prior) -> Floats:
+    """Cavity mean and variance of each row's predictor, and the row's step, shape (3, m).
 
     One copy of the row's own site (τ, ν) is taken out. That is a change of rank one: the mean of
     the latents moves by Σa times the step τc − ν, where c is the cavity mean without the offset.
     """
-    mean = prior.projection.apply(part.location - prior.location)
-    if part.scale is None:
-        return mean + prior.offset, np.zeros_like(mean), np.zeros_like(mean)
-    variance = np.maximum(
-        prior.projection.diagonal(part.scale), 0.0
-    )  # rounding may make it negative for two equal items
-    copies, sites = np.minimum(prior.counts, 1.0), Sites(part.precision, part.shift)
-    cavity = cavities(prior.counts, sites, Marginals(mean, variance, np.zeros(())))
+    sites, marginals = component.sites, component.marginals(prior)
+    mean, variance, _ = marginals
+    if component.scale is None:
+        return np.stack([mean + prior.offset, variance, variance])
+    copies = np.minimum(prior.counts, 1.0)
+    cavity = cavities(prior.counts, sites, marginals)
     step = copies * (sites.precision * cavity.mean - sites.shift)
     # Gaussian sites may be too precise for these formulas; use exact ones if there are few rows.
     if prior.gaussian is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
         closed = prior.gaussian.rows & (copies * sites.precision > 0)
-        exact = _exact_cavities(prior, part)
+        exact = _exact_cavities(prior, sites)
         cavity = Cavity(*(np.where(closed, *both) for both in zip(exact, cavity, strict=True)))
         moves = closed & (variance > 0)
         step = np.where(moves, (cavity.mean - mean) / np.where(moves, variance, 1.0), step)
-    return cavity.mean + prior.offset, cavity.variance, step
+    return np.stack([cavity.mean + prior.offset, cavity.variance, step])
 
 
-def _exact_cavities(prior: Prior, part: Components) -> tuple[Floats, Floats]:
+def _exact_cavities(prior: Prior, sites: Sites) -> tuple[Floats, Floats]:
     """Mean and variance of every projection without one copy of its row's site, shape (m,) each.
 
     If a Gaussian site is far more precise than all other information on its row, 1 − vτ is nothing
@@ -606,7 +585,7 @@ def _exact_cavities(prior: Prior, part: Components) -> tuple[Floats, Floats]:
     covariance of the projections (Rasmussen & Williams 2006, eq. 5.12), and all but one put back.
     """
     counts = prior.counts
-    precision, shift = counts * part.precision, counts * part.shift
+    precision, shift = counts * sites.precision, counts * sites.shift
     gram = prior.projection.congruence(prior.covariance)
     scale = 1 / (1 + np.abs(precision) * np.diagonal(gram))  # of the rows, for the solver
     system = np.diag(scale) + (scale * precision)[:, None] * gram
@@ -616,8 +595,8 @@ def _exact_cavities(prior: Prior, part: Components) -> tuple[Floats, Floats]:
     variance = (1 / diagonal - 1) / inside
     mean = (shift - (inverse @ shift) / diagonal) / inside
     rest = np.maximum(counts - 1, 0.0)
-    left = 1 + rest * part.precision * variance
-    return (mean + rest * part.shift * variance) / left, variance / left
+    left = 1 + rest * sites.precision * variance
+    return (mean + rest * sites.shift * variance) / left, variance / left
 
 
 # Gauss-Hermite rule for the predictive distribution of a number. Its log density is quadratic, so
@@ -651,20 +630,6 @@ def _outcomes(observation: Observation, mean: Any, variance: Any) -> tuple[Any, 
         logs = xp.reshape(density(nodes, *belief), (len(_NODES), mean.size))
         weights = xp.broadcast_to(_WEIGHTS[:, None], logs.shape)
     return log_probability(value), weights, logs
-
-
-def _by_class(observation: Observation, chance: Floats, weight: Floats) -> Floats:
-    """Weighted probabilities of k + 1 classes, shape (k + 1, examples), from k decisions on each.
-
-    P(class c) = Π_{j<c} P(go on at j) · P(stop at c), without the last factor for the last class.
-    ``chance[1]`` is the probability of going on, by row.
-    """
-    shape = np.shape(observation.likelihood.predictor)
-    going = np.cumprod(chance[1].reshape(shape), axis=1).T
-    reached = np.pad(going, ((1, 0), (0, 0)), constant_values=1.0)
-    passed = np.pad(going, ((0, 1), (0, 0)))
-    total: Floats = weight.reshape(shape)[:, 0] * (reached - passed)
-    return total
 
 
 def _central(first: Floats, second: Floats, third: Floats) -> Floats:

@@ -13,7 +13,7 @@ from relpref.infer.reweighting import MIN_EFFECTIVE, require_draws, weighted_dra
 from relpref.infer.sampling import UNMIXED
 from relpref.infer.smoothing import by_chain, convergence, threshold
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import generator
+from relpref.posterior.summary import row_name
 
 Verdict = Literal["exact", "good", "undecided", "doubtful", "failed"]
 
@@ -168,11 +168,6 @@ def _verdict(table: pd.DataFrame) -> Literal["good", "undecided", "doubtful"]:
     return "good" if (sizes + errors <= TOLERANCE).all(axis=None) else "undecided"
 
 
-def called(label: Any) -> str:
-    """Label of a row as text."""
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
 def certify(
     posterior: Posterior | RelationPosterior, num_samples: int = 4000, rng_key: Any = None
 ) -> Certificate:
@@ -232,8 +227,7 @@ def certify(
         return Certificate._of("exact prior")
     table, before = None, np.inf
     with threads_for(posterior.belief.size):
-        rng = generator(posterior.key if rng_key is None else rng_key)
-        for weighted in weighted_draws(posterior, num_samples, rng):
+        for weighted in weighted_draws(posterior, num_samples, posterior._rng(rng_key)):
             log_weights = weighted.log_weights
             if np.all(np.isfinite(log_weights)) and np.std(log_weights) < _EQUAL:
                 number, mean = len(log_weights), float(np.mean(log_weights))
@@ -312,13 +306,14 @@ def _of_weights(
         engine, at = f"{engine}, averaged over hyperparameters,", f", {which} included,"
     shifts, ratios = table["shift"].abs(), table["sd_ratio"]
     worst = int(np.argmax(shifts.to_numpy()))
+    label = row_name(shifts.index[worst], ", ")
     ends = dict.fromkeys(f"{end:.2f}" for end in (ratios.min(), ratios.max()))
     return Certificate._of(
         f"{_verdict(table)} weights",
         numbers,
         engine=engine,
         at=at,
-        largest=f"{max(shifts.iloc[worst], 0.01):.2f} posterior sd ({called(shifts.index[worst])})",
+        largest=f"{max(shifts.iloc[worst], 0.01):.2f} posterior sd ({label})",
         ratios=f"sds are {' to '.join(ends)} times the exact ones",
         facts=facts,
     )

@@ -10,7 +10,7 @@ import pandas as pd
 
 from relpref.data.arrays import counted
 from relpref.diagnostics.held_out import HeldOut, average
-from relpref.diagnostics.loo import leave_one_out, left_out
+from relpref.diagnostics.loo import LeftOut, leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, RelationPosterior, UtilityPosterior
 from relpref.infer.large.problem import answered
@@ -224,15 +224,15 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
             "relation sort the table of leave_one_out by log_score"
         )
     posterior = answered(posterior)
-    left = left_out(posterior)
+    left = LeftOut(posterior)
     scores = left.held_out.log_scores
-    table = left.given.table.assign(probability=np.exp(scores), log_score=scores)
+    table = left.table.assign(probability=np.exp(scores), log_score=scores)
     belief, matrix = posterior.full, None
     if posterior.kind == "classes":  # decisions on all examples may move
-        column, matrix = "example", np.asarray(left.given.projection() @ np.eye(belief.size))
+        column, matrix = "example", np.asarray(left.projection() @ np.eye(belief.size))
         sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
-        ends = left.given.table.drop(columns="class").itertuples(index=False, name=None)
-        labels = [end if len(end) > 1 else end[0] for end in ends for _ in left.given.classes[1:]]
+        ends = left.table.drop(columns="class").itertuples(index=False, name=None)
+        labels = [end if len(end) > 1 else end[0] for end in ends for _ in left.classes[1:]]
     else:
         reported = posterior.reported()
         sd, labels, column = reported["sd"].to_numpy(), reported.index.tolist(), "item"
@@ -312,25 +312,25 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
 
     if not 0 < false_alarms < 1:
         raise DataError(f"false_alarms is {false_alarms}; it is a probability, such as 0.01")
-    data = posterior.datasets().get("data") if posterior.kind == "utilities" else None
+    data = posterior.data if posterior.kind == "utilities" else None
     if data is None or data.comparisons.rater is None:
         raise DataError("the answers do not say who gave them; fit answers with a column rater")
     posterior, answers = answered(posterior), data.comparisons
     noise = posterior.hyperparameters.get(_NOISE)
     usual = {} if noise is None else {_NOISE: np.full(np.shape(noise), np.median(noise))}
-    left, origin = left_out(posterior, usual), posterior.origin
+    left, origin = LeftOut(posterior, usual), posterior.origin
     unknown = np.isnan(left.held_out.moments).any()
     if unknown and posterior.hyperparameter_draws and origin and origin.engine:
         # The moments of numbers' scores are unknown for a mixture of Gaussians: fit a single
         # Gaussian at the averages of the hyperparameters.
-        left = left_out(origin.run(None, posterior.key, fixed=posterior.hyperparameters), usual)
+        left = LeftOut(origin.run(None, posterior.key, fixed=posterior.hyperparameters), usual)
     held_out = left.held_out
     if np.isnan(held_out.moments).any():
         raise DataError(
             "the other possible answers are unknown: the likelihood is a custom one, the posterior "
             "is a sample, or some answers are lists; see k_fold with by='rater'"
         )
-    rater = answers.rater[left.given.first]
+    rater = answers.rater[left.first]
     values = [np.ones(len(held_out.weight)), held_out.log_scores, *held_out.moments]
     number, score, mean, variance, third = (
         np.bincount(rater, held_out.weight * value, len(answers.raters)) for value in values

@@ -9,7 +9,7 @@ and (w, v) are left out together, and the model determines their sum or differen
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -68,7 +68,7 @@ class Given(Question):
             self.first, self.unit = np.unique(self.block, return_inverse=True)
             self.single = np.ones(len(self.first), dtype=bool)
             return
-        data = posterior.datasets().get("data") if posterior.kind == "utilities" else None
+        data = posterior.data if posterior.kind == "utilities" else None
         if data is None or len(self.observed) > 1 or not np.array_equal(rows.count, data.count):
             sites = objects(self.observed[site] for site in rows.site)
             places = pd.Series(sites).groupby(sites, sort=False).cumcount().to_numpy()
@@ -99,7 +99,7 @@ class Given(Question):
         chance = predictive.chance if self.paired else predictive.chance[[2, 0]]
         return np.asarray(chance.T[self.first])
 
-    def held_out(
+    def scored(
         self, chances: Floats, log_score: Floats, method: str, k_hat: Any = None, **more: Any
     ) -> HeldOut:
         """Make a `HeldOut` of probabilities and log scores of all answers.
@@ -120,74 +120,65 @@ class Given(Question):
         return HeldOut(table, method, chances=chances, **kinds, **more)
 
 
-class LeftOut(NamedTuple):
+class LeftOut(Given):
     """Held-out predictions of a posterior's answers, and what gives the posterior without each.
 
-    ``weights``, shape (K, rows), are those of the K components when the block of a row is left out.
+    ``weights_without``, shape (K, m), are those of the K components when the block of a row is
+    left out. Hyperparameters may have other ``values`` than the posterior's.
     """
 
-    held_out: HeldOut
-    given: Given
-    weights: Floats
+    def __init__(self, posterior: Posterior, values: Mapping[str, Any] | None = None) -> None:
+        prior = posterior.belief.weights
+        sampled = posterior.belief.equal
+        if (sampled or posterior.sampled) and len(prior) < FEWEST:
+            raise DataError(
+                f"the posterior has {counted(len(prior), 'draw')}, too few to be reweighted; draw "
+                f"at least {FEWEST}, better several hundred"
+            )
+        super().__init__(posterior, values)
+        if posterior.sampled and self.integrated:
+            raise UnsupportedProgramError(
+                "draws are reweighted answer by answer, and answers of one group depend on each "
+                "other; fit with EP, or leave the column 'group' out"
+            )
+        # Weights of components h without the answers y of a block: p(h | others) is proportional
+        # to p(h | all)/p(y | h, others).
+        leaving = self.predictive.leaving[:, self.first].T
+        k_hat, notes = None, tuple[str, ...]()
+        if sampled:
+            log_weights, k_hat = smoothed(-leaving)
+            limit = threshold(len(prior))
+            if bad := int(np.sum(k_hat > limit)):
+                share = f"{bad} of {len(k_hat)} different answers"
+                notes = (f"the k-hat of {share} is above {limit:.2f}: use k_fold for them",)
+        else:
+            log_weights = np.log(prior) - leaving
+            log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
+        self.weights_without = np.exp(log_weights)[self.unit].T
+        log_score = logsumexp(log_weights + self.predictive.log_score[:, self.first].T, axis=1)
+        predictive = self.answer(self.weights_without)
+        more = {"notes": notes, "moments": predictive.moments[:, self.first]}
+        chances = self.chances(predictive)
+        self.held_out = self.scored(chances, log_score, "leave-one-out", k_hat, **more)
 
     def moved(self, answers: slice) -> Floats:
         """Change of the posterior mean when the block of an answer is left out, shape (k, n).
 
         The k answers of the slice are left out in turn; n is the number of latents.
         """
-        given, belief = self.given, self.given.posterior.full
-        first = given.first[answers]
-        parts = given.components
-        change = self.weights[:, first].T @ parts.location - belief.mean()
-        if parts.scale is None:
+        first, belief = self.first[answers], self.posterior.full
+        change = self.weights_without[:, first].T @ belief.locations - belief.mean()
+        if belief.scales is None:
             return change
-        blocks, place = np.unique(given.block[first], return_inverse=True)
-        rows = np.flatnonzero(np.isin(given.block, blocks))
-        at = np.searchsorted(blocks, given.block[rows]), np.arange(len(rows))
-        projection = given.projection()[rows]
-        for scale, step, weight in zip(
-            parts.scale, given.predictive.step, self.weights, strict=True
-        ):
-            sums = sparse.csr_array(((weight * step)[rows], at), (len(blocks), len(rows)))
+        blocks, place = np.unique(self.block[first], return_inverse=True)
+        rows = np.flatnonzero(np.isin(self.block, blocks))
+        at = np.searchsorted(blocks, self.block[rows]), np.arange(len(rows))
+        projection = self.projection()[rows]
+        steps = (self.weights_without * self.predictive.step)[:, rows]
+        for scale, step in zip(belief.scales, steps, strict=True):
+            sums = sparse.csr_array((step, at), (len(blocks), len(rows)))
             change += (sums @ projection @ scale)[place]
         return change
-
-
-def left_out(posterior: Posterior, values: Mapping[str, Any] | None = None) -> LeftOut:
-    """Predict as in `leave_one_out`, optionally at other ``values`` of hyperparameters."""
-    prior = posterior.belief.weights
-    sampled = len(prior) > 1 and bool(np.ptp(prior) == 0)  # draws, or components of equal weight
-    if (sampled or posterior.sampled) and len(prior) < FEWEST:
-        raise DataError(
-            f"the posterior has {counted(len(prior), 'draw')}, too few to be reweighted; draw at "
-            f"least {FEWEST}, better several hundred"
-        )
-    given = Given(posterior, values)
-    if posterior.sampled and given.integrated:
-        raise UnsupportedProgramError(
-            "draws are reweighted answer by answer, and answers of one group depend on each other; "
-            "fit with EP, or leave the column 'group' out"
-        )
-    # Weights of components h without the answers y of a block: p(h | others) is proportional to
-    # p(h | all)/p(y | h, others).
-    leaving = given.predictive.leaving[:, given.first].T
-    k_hat, notes = None, tuple[str, ...]()
-    if sampled:
-        log_weights, k_hat = smoothed(-leaving)
-        limit = threshold(len(prior))
-        if bad := int(np.sum(k_hat > limit)):
-            share = f"{bad} of {len(k_hat)} different answers"
-            notes = (f"the k-hat of {share} is above {limit:.2f}: use k_fold for them",)
-    else:
-        log_weights = np.log(prior) - leaving
-        log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
-    weights = np.exp(log_weights)[given.unit].T
-    log_score = logsumexp(log_weights + given.predictive.log_score[:, given.first].T, axis=1)
-    predictive = given.answer(weights)
-    more = {"notes": notes, "moments": predictive.moments[:, given.first]}
-    chances = given.chances(predictive)
-    held_out = given.held_out(chances, log_score, "leave-one-out", k_hat, **more)
-    return LeftOut(held_out, given, weights)
 
 
 def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
@@ -240,7 +231,7 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     """
     if posterior.kind == "relation":
         return _leave_labels_out(posterior)
-    return left_out(answered(posterior)).held_out
+    return LeftOut(answered(posterior)).held_out
 
 
 By = Literal["pair", "answer", "rater", "group"]
@@ -381,7 +372,7 @@ def k_fold(
     )
     again = "kept" if keep or not posterior.searched else "fitted again"
     method = f"{folds} folds by {unit}, hyperparameters {again}"
-    return given.held_out(chances, log_score, method)
+    return given.scored(chances, log_score, method)
 
 
 def _predict(

@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jax import Array
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.data.arrays import counted
-from relpref.diagnostics.certificate import called, comparison, off
+from relpref.diagnostics.certificate import comparison, off
 from relpref.diagnostics.simulation import nuts_draws
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.call import Values
@@ -33,7 +32,15 @@ from relpref.infer.reweighting import (
 from relpref.infer.smoothing import by_chain, convergence
 from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, GaussianBelief, as_key
+from relpref.posterior.gaussian import (
+    Belief,
+    DrawsBelief,
+    Floats,
+    GaussianBelief,
+    Positions,
+    as_key,
+)
+from relpref.posterior.summary import row_name
 
 _AGREE, _ENOUGH = 1.02, 200  # R-hat and effective draws of NUTS that are required
 _PROBABILITY = 0.05  # tolerance of probabilities
@@ -183,7 +190,7 @@ class Chains(NamedTuple):
 
 def sample(
     posterior: Posterior,
-    chosen: NDArray[np.intp],
+    chosen: Positions,
     belief: GaussianBelief,
     free: bool,
     key: Any,
@@ -266,7 +273,7 @@ def sample(
 
 def _subject(
     posterior: Posterior, max_items: int, refit: bool, progress_bar: bool
-) -> tuple[Posterior, NDArray[np.intp], str]:
+) -> tuple[Posterior, Positions, str]:
     """Posterior and entries of its latent vector to compare, and a note on the choice.
 
     With many items it is the posterior of the answers among those with many answers. Their prior is
@@ -280,7 +287,7 @@ def _subject(
             f"the posterior is made of draws of {size} items, and no engine can fit a part of them "
             f"again; compare all with max_items={size}"
         )
-    data, origin = posterior.datasets()["data"], posterior.origin
+    data, origin = posterior.data, posterior.origin
     assert origin is not None  # from an engine
     chosen = well_answered(data, max_items)
     among = data.comparisons.among(np.isin(np.arange(size), chosen))
@@ -297,7 +304,7 @@ def _subject(
     return again, np.concatenate([np.arange(effects), effects + chosen]), note
 
 
-def well_answered(data: PreferenceData, number: int) -> NDArray[np.intp]:
+def well_answered(data: PreferenceData, number: int) -> Positions:
     """Items with many answers among themselves.
 
     The first is the one with most answers, each further one has the most answers with those before.
@@ -318,7 +325,7 @@ def well_answered(data: PreferenceData, number: int) -> NDArray[np.intp]:
 
 
 def _compared(
-    posterior: Posterior, chosen: NDArray[np.intp], belief: Belief, nuts: Chains, note: str
+    posterior: Posterior, chosen: Positions, belief: Belief, nuts: Chains, note: str
 ) -> Check:
     """Compare the belief about the chosen entries with the draws of NUTS."""
     utilities, effects = posterior.kind == "utilities", posterior.full.size - posterior.belief.size
@@ -341,7 +348,7 @@ def _compared(
     error = pd.DataFrame({"mean": true["sd"] / np.sqrt(both), "sd": true["sd"] / np.sqrt(2 * both)})
     table, far, event = comparison(reported, true, error), np.nan, ""
     if utilities:
-        data = posterior.datasets()["data"]
+        data = posterior.data
         place = np.full(data.num_items, -1)
         place[items] = np.arange(len(items))
         pairs = effects + place[data.winner], effects + place[data.loser]
@@ -369,7 +376,7 @@ def _compared(
         verdict, word = ("differs", "differs from") if unequal else ("agrees", "agrees with")
         over = " over hyperparameters, too" if nuts.hyperparameters else ""
         worst, ratios = table["shift"].abs(), table["sd_ratio"]
-        label = called(worst.index[int(np.argmax(worst.to_numpy()))])
+        label = row_name(worst.index[int(np.argmax(worst.to_numpy()))], ", ")
         also = f", and probabilities {event} differ by up to {far:.3f}" if event else ""
         sentence = (
             f"{engine} {word} NUTS{over}: off by up to {worst.max():.2f} posterior sd ({label}) in "

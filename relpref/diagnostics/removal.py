@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from relpref.data.arrays import counted, listed
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.rows import SparseRows
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.tables import rows_of
 
@@ -132,15 +132,14 @@ class _Removal:
         self.matrix = np.linalg.inv(full.scales[nearest])
         self.pull = self.matrix @ full.locations[nearest]
         self.columns, self.entries = rows_of(answers, self.effects)
-        rows, ends = len(self.columns), np.arange(self.columns.size + 1)[:: self.columns.shape[1]]
-        parts = self.entries.ravel(), self.columns.ravel(), ends
-        self.rows = sparse.csr_array(parts, (rows, len(self.matrix)))
-        number = np.arange(rows)
+        size = np.zeros(len(self.matrix))
+        self.rows = SparseRows(self.columns, self.entries, size).matrix
+        number = np.arange(len(self.columns))
         for column in (answers.list, answers.group):
             if column is not None:
                 number = np.where(column >= 0, number.max() + 1 + column, number)
         self.unit = np.unique(number, return_inverse=True)[1]
-        self.shared = number >= rows
+        self.shared = number >= len(number)
         self.copies = np.where(self.shared, answers.count, 1)
         self.limit = np.ones(self.unit.max() + 1, dtype=np.int64)
         self.limit[self.unit[~self.shared]] = answers.count[~self.shared]

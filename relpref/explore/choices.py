@@ -14,6 +14,7 @@ from relpref.explore.forecast import Floats
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.chances import NOISE
+from relpref.posterior.lists import require_lists
 
 _DRAWS, _MORE_DRAWS = 256, 4000  # for the search, and for the score of the result
 _STEP = 0.5 * NOISE  # between nodes, at which the trapezoidal rule is exact to 1e-6
@@ -73,10 +74,7 @@ def next_choices(
     """
     whole_number("size", size, 2)
     whole_number("k", k, 1)
-    if getattr(posterior.likelihood, "lists", None) is None:
-        raise UnsupportedProgramError(
-            "the custom likelihood is for pairs, not for lists; fit with Probit() or Logistic()"
-        )
+    require_lists(posterior)
     rng = posterior._rng(rng_key)
     posterior, limits, _ = narrowed(posterior, Limits(items), rng)
     likelihood: Any = posterior.likelihood

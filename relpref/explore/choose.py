@@ -26,7 +26,6 @@ from relpref.explore.forecast import (
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
-from relpref.likelihoods.answers import GROUP_SD
 from relpref.posterior.gaussian import Margins
 from relpref.posterior.tables import (
     expectations,
@@ -34,6 +33,7 @@ from relpref.posterior.tables import (
     pairs_of_labels,
     preference_table,
     questions,
+    sites_of_answers,
 )
 from relpref.registry import find, names
 
@@ -419,9 +419,8 @@ def expected_answers(
     `UtilityPosterior.prefer`.
     """
     first, second = (np.asarray(end, dtype=np.int32) for end in (first, second))
-    gaps, data = posterior.belief.differences(first, second), posterior.data
-    asked = questions(data, first, second, rater, None)
-    return gaps, expectations(posterior, posterior.likelihood, data.comparisons, asked, gaps)
+    gaps = posterior.belief.differences(first, second)
+    return gaps, expectations(posterior, questions(posterior.data, first, second, rater), gaps)
 
 
 class Plan(NamedTuple):
@@ -504,10 +503,7 @@ def score_of(score: str | Score) -> Score:
 def answers_of(posterior: UtilityPosterior, rater: Any = None) -> AnswerForecast:
     """Model of the next answer of a rater, at the posterior's hyperparameters; cached."""
     first, second = np.zeros(1, dtype=np.int32), np.ones(1, dtype=np.int32)
-    asked = questions(posterior.data, first, second, rater, None)
-    model = posterior.likelihood
-    names = list(getattr(model, "sites", model.parameters)(posterior.data.comparisons))
-    names += [] if posterior.data.comparisons.group is None else [GROUP_SD]
+    asked, names = questions(posterior.data, first, second, rater), sites_of_answers(posterior)
     missing = [name for name in names if name not in posterior.hyperparameters]
     if missing:
         raise DataError(
@@ -516,4 +512,4 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> AnswerForecast
             "answers that it belongs to"
         )
     parameters = {name: posterior.hyperparameters[name] for name in names}
-    return shared(AnswerForecast(model, *of_its_raters(asked, parameters)))
+    return shared(AnswerForecast(posterior.likelihood, *of_its_raters(asked, parameters)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -228,10 +228,11 @@ class AnswerForecast:
     def _evaluated(self, function: Callable[..., Any], *gaps: Floats) -> Any:
         """A function of the model in NumPy; by JAX for a model from outside, which may need it."""
         given = {name: np.asarray(value, np.float64) for name, value in self.parameters.items()}
+        function = partial(function, partial(_answer, self.model, self.asked, given))
         if not type(self.model).__module__.startswith("relpref."):
-            return evaluated(function, self.model, self.asked, given, *gaps)
+            return evaluated(function, *gaps)
         with np.errstate(all="ignore"):  # an impossible outcome has the log probability −∞
-            return function(self.model, self.asked, given, *gaps)
+            return function(*gaps)
 
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
@@ -341,34 +342,30 @@ def shared(answers: AnswerForecast) -> AnswerForecast:
     return answers
 
 
-def _noise(
+# From gaps to the distribution of answers, the variance that a new group adds, and the noise scale.
+Answer = Callable[[Any], tuple[Comparison, Any, Any]]
+
+
+def _answer(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Any], gap: Any
-) -> tuple[Any, Any, bool]:
-    # See `AnswerForecast._noise`.
-    distribution, _, scale = _asked(model, gap, asked, parameters)
-    return scale, distribution.outermost.max(), distribution.outcomes is None
-
-
-def _asked(
-    model: AnswerModel, gap: Any, asked: Comparisons, parameters: Mapping[str, Any]
 ) -> tuple[Comparison, Any, Any]:
-    """Distribution of answers given gaps, variance that a new group adds, and the noise scale."""
+    # See `Answer`.
     given = dict(parameters)
     shared = given.pop(GROUP_SD, np.zeros(())) ** 2
     distribution: Any = model(gap, asked, **given)
     return distribution, shared, (distribution.scale.max() ** 2 + shared) ** 0.5
 
 
-def _forecast(
-    model: AnswerModel,
-    asked: Comparisons,
-    parameters: Mapping[str, Any],
-    mean: Any,
-    variance: Any,
-) -> Forecast:
+def _noise(answer: Answer, gap: Any) -> tuple[Any, Any, bool]:
+    # See `AnswerForecast._noise`.
+    distribution, _, scale = answer(gap)
+    return scale, distribution.outermost.max(), distribution.outcomes is None
+
+
+def _forecast(answer: Answer, mean: Any, variance: Any) -> Forecast:
     # Forecast of answers about k pairs, whose gaps are N(mean, variance).
     xp = namespace(mean)
-    distribution, shared, _ = _asked(model, mean, asked, parameters)
+    distribution, shared, _ = answer(mean)
     # Derivatives in the mean are the same for the gap and for its sum with the effect of a group.
     variance = variance + shared
     if distribution.outcomes is None:
@@ -411,16 +408,10 @@ def _forecast_of_report(distribution: Comparison, mean: Any, variance: Any) -> F
     )
 
 
-def _information(
-    model: AnswerModel,
-    asked: Comparisons,
-    parameters: Mapping[str, Any],
-    mean: Any,
-    variance: Any,
-) -> tuple[Any]:
+def _information(answer: Answer, mean: Any, variance: Any) -> tuple[Any]:
     """Mutual information H(answer) − E[H(answer | gap)], shape (k,) (Houlsby et al. 2011)."""
     xp = namespace(mean)
-    distribution, shared, scale = _asked(model, mean, asked, parameters)
+    distribution, shared, scale = answer(mean)
     if distribution.outcomes is None:
         return (0.5 * xp.log1p(variance / scale**2),)
     values = distribution.outcomes[0]
@@ -430,10 +421,10 @@ def _information(
 
     def given(gap: Any) -> Any:
         # H(answer | gap), an array like the gaps.
-        answer, *_ = _asked(model, gap, asked, parameters)
-        if GROUP_SD in parameters:
-            return entropy(_moments(answer, gap, shared).log_normalizer)
-        return entropy(xp.stack([answer.log_prob(xp.full(gap.shape, value)) for value in values]))
+        alone, *_ = answer(gap)
+        if shared > 0:
+            return entropy(_moments(alone, gap, shared).log_normalizer)
+        return entropy(xp.stack([alone.log_prob(xp.full(gap.shape, value)) for value in values]))
 
     nodes, weights = _quadrature(distribution, scale, mean, variance)
     # Beyond the nodes only lapses make an answer uncertain, so its entropy is constant. The rule

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jax import Array
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relpref.compiled import compiled, float64
@@ -32,7 +31,7 @@ from relpref.likelihoods.orders import NODES
 from relpref.likelihoods.powers import knows_derivatives
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import Floats, GaussianBelief, generator, root_of
+from relpref.posterior.gaussian import Floats, GaussianBelief, Positions, root_of
 
 MIN_DRAWS = 100  # from which a tail can be fitted
 MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look so by luck
@@ -60,8 +59,6 @@ class Target:
     """p(answers | u) N(u; location, covariance) of a program with fixed hyperparameters."""
 
     program: Program
-    location: Floats
-    covariance: Floats
 
     @classmethod
     def of(cls, posterior: Posterior, hyperparameters: Values) -> "Target":
@@ -73,12 +70,7 @@ class Target:
                 "fit with a program of "
                 "relpref.models before saving, or certify in the session of the fit"
             )
-        return cls._reading(Program.of(origin.program, origin.args, origin.kwargs, hyperparameters))
-
-    @classmethod
-    def _reading(cls, program: Program) -> "Target":
-        prior = program.on_host().prior
-        return cls(program, prior.location, prior.covariance.dense())
+        return cls(Program.of(origin.program, origin.args, origin.kwargs, hyperparameters))
 
     def at(self, hyperparameters: Values) -> "Target":
         """The target at other values of the same hyperparameters; nothing is traced again."""
@@ -86,7 +78,15 @@ class Target:
             name: np.broadcast_to(hyperparameters[name], np.shape(v))
             for name, v in self.program.fixed.items()
         }
-        return self._reading(self.program.at(values))
+        return Target(self.program.at(values))
+
+    @cached_property
+    def location(self) -> Floats:
+        return np.asarray(self.program.on_host().prior.location)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        return np.asarray(self.program.on_host().prior.covariance.dense())
 
     @cached_property
     def root(self) -> Floats:
@@ -162,31 +162,26 @@ def log_likelihoods(
     lists = layout.ordered and bool(observations)
     if not direct and not (layout.integrated or lists):
         return np.asarray(_log_likelihoods(program, block, filled(draws, size)))[:number]
-    if observations:
-        predictors = prior.offset + prior.projection.rows((draws - prior.location).T).T
-    else:
-        predictors = np.asarray(_predictors(program, block, filled(draws, size)))[:number]
-    total = np.zeros(number)
+    predictors = prior.offset + prior.projection.rows((draws - prior.location).T).T
+    total, counts = np.zeros(number), np.array(program.counts, np.float64)
     if layout.integrated:
         assert sites is not None and rng is not None
         total, predictors = _effects(program, prior, predictors, sites, rng)
-    counts = np.array(program.counts, np.float64)
     likelihood: Any
-    if lists:
-        start = 0
-        for likelihood, value, count in observations:
-            rows = slice(start, start + value.size)
-            start += value.size
-            if not hasattr(likelihood, "log_prob_of_lists"):
-                continue
-            first = likelihood.first_rows[likelihood.first_rows < value.size]
-            sizes = likelihood.sizes
-            together = MAX_PREDICTORS_OF_DRAWS // (sizes.lists * sizes.items * NODES + 1) + 1
-            for at in range(0, number, together):
-                some = slice(at, at + together)
-                each = likelihood.log_prob_of_lists(value, predictors[some, rows])
-                total[some] += each[:, : len(first)] @ count[first]
-            counts[rows] = np.where(likelihood.number >= 0, 0.0, counts[rows])
+    start = 0
+    for likelihood, value, count in observations if lists else ():
+        rows = slice(start, start + value.size)
+        start += value.size
+        if not hasattr(likelihood, "log_prob_of_lists"):
+            continue
+        first = likelihood.first_rows[likelihood.first_rows < value.size]
+        sizes = likelihood.sizes
+        together = MAX_PREDICTORS_OF_DRAWS // (sizes.lists * sizes.items * NODES + 1) + 1
+        for at in range(0, number, together):
+            some = slice(at, at + together)
+            each = likelihood.log_prob_of_lists(value, predictors[some, rows])
+            total[some] += each[:, : len(first)] @ count[first]
+        counts[rows] = np.where(likelihood.number >= 0, 0.0, counts[rows])
     if direct:
         for at in range(0, number, block):
             some = slice(at, at + block)
@@ -258,16 +253,6 @@ def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
     return jax.lax.map(partial(log_likelihood, program), draws, batch_size=block)
 
 
-@compiled(static_argnums=1)
-def _predictors(program: Program, block: int, draws: Array) -> Array:
-    return jax.lax.map(program.predictors, draws, batch_size=block)
-
-
-def observations_of(program: Program) -> tuple[Observation, ...]:
-    """Observed answers of a program whose hyperparameters are fixed, with arrays of NumPy."""
-    return program.on_host().prior.observations
-
-
 @compiled(static_argnums=2)
 def _log_likelihoods_at(program: Program, counts: Array, block: int, predictors: Array) -> Array:
     """Log likelihoods of answers at their predictors, shape (s,); rows of count 0 are left out."""
@@ -297,8 +282,8 @@ class WeightedDraws(NamedTuple):
     draws: Floats  # shape (s, n)
     log_weights: Floats  # as they are; their mean estimates the evidence, shape (s,)
     smoothed: Smoothed
-    groups: NDArray[np.intp]  # from 0 on; draws of different groups are independent, shape (s,)
-    component: NDArray[np.intp]  # of each draw, shape (s,)
+    groups: Positions  # from 0 on; draws of different groups are independent, shape (s,)
+    component: Positions  # of each draw, shape (s,)
     values: list[dict[str, Any]]  # hyperparameters of each component
 
     @property
@@ -392,7 +377,7 @@ def is_sample(posterior: Posterior) -> bool:
     weights say themselves whether they can be relied on.
     """
     belief: Any = posterior.full
-    return len(belief.components) > 1 and not np.ptp(belief.weights)
+    return belief.equal and not belief.sampled
 
 
 def _proposals(posterior: Posterior) -> Iterator[_Proposal]:
@@ -402,38 +387,24 @@ def _proposals(posterior: Posterior) -> Iterator[_Proposal]:
     with the engine's evidence. For the joint posterior the weight of θ and u together is
     p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
     """
-    belief: Any = posterior.full
-
-    def sites(target: Target, at: int) -> Sites | None:
-        layout = target.program.layout
-        if not layout.integrated:
-            return None
-        each = (
-            np.reshape(posterior.sites[name], (-1, layout.num_rows))[at] for name in Sites._fields
-        )
-        return Sites(*each)
-
-    if len(belief.components) == 1 and not posterior.hyperparameter_draws:
-        values = dict(posterior.hyperparameters)
-        target = Target.of(posterior, values)
-        gaussian = target.proposal(belief.components[0])
-        yield _Proposal(target, gaussian, 1.0, 0.0, values, sites(target, 0))
-        return
+    belief = posterior.full
     shares = belief.weights / belief.weights.sum()
     chosen = np.flatnonzero(shares > _NEGLIGIBLE)
     if is_sample(posterior):
         number = min(len(shares), _COMPONENTS)
         chosen = ((np.arange(number) + 0.5) / number * len(shares)).astype(np.intp)
-    first, log_evidences = None, log_evidences_of(posterior)
-    total = shares[chosen].sum()
+    several, total = bool(posterior.hyperparameter_draws) or len(shares) > 1, shares[chosen].sum()
+    log_evidences = log_evidences_of(posterior) if several else np.zeros(1)
+    target = None
     for at in chosen.tolist():
-        moving = {name: draws[at] for name, draws in posterior.hyperparameter_draws.items()}
-        values = {**posterior.hyperparameters, **moving}
-        target = Target.of(posterior, values) if first is None else first.at(values)
-        first = first or target
-        share, gaussian = shares[at] / total, target.proposal(belief.components[at])
-        log_evidence = float(log_evidences[at])
-        yield _Proposal(target, gaussian, share, log_evidence, values, sites(target, at))
+        values = posterior.hyperparameters_at(at)
+        target = Target.of(posterior, values) if target is None else target.at(values)
+        layout, sites = target.program.layout, None
+        if layout.integrated:
+            shape = len(shares), layout.num_rows
+            sites = Sites(*(posterior.sites[name].reshape(shape)[at] for name in Sites._fields))
+        gaussian, log_evidence = target.proposal(belief.components[at]), float(log_evidences[at])
+        yield _Proposal(target, gaussian, shares[at] / total, log_evidence, values, sites)
 
 
 def log_evidences_of(posterior: Posterior) -> Floats:
@@ -448,7 +419,7 @@ def log_evidences_of(posterior: Posterior) -> Floats:
 
 
 def reweighted_moments(
-    posterior: Posterior, draws: Floats, weights: Floats, groups: NDArray[np.intp]
+    posterior: Posterior, draws: Floats, weights: Floats, groups: Positions
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Means and sds of the exact posterior, as in `Posterior.reported`, and their errors.
 
@@ -479,39 +450,32 @@ def reweighted_moments(
 
 
 def _without_each(
-    held: Posterior, draws: Floats, seen: Floats | None, weights: Floats, groups: NDArray[np.intp]
+    held: Posterior, draws: Floats, seen: Floats | None, weights: Floats, groups: Positions
 ) -> Floats:
     """Reported means and log sds by all draws, and without each group of them.
 
     The shape is (1 + groups, 2, rows).
     """
     number = int(groups.max()) + 1
-    left = 1 - np.append(0.0, np.bincount(groups, weights, number))
+    left = 1 - np.append(0.0, np.bincount(groups, weights, number))[:, None]
+    values = draws if seen is None else seen
+    center = weights @ values
+    values = values - center
+    by_group = sparse.csr_array((weights, (groups, np.arange(len(draws)))), (number, len(draws)))
+    shift = -np.pad(by_group @ values, ((1, 0), (0, 0))) / left
     if seen is None:
-        center = weights @ draws
-        several = [
-            (weights[groups == group], draws[groups == group] - center) for group in range(number)
-        ]
-        nothing = np.zeros_like(center)
-        shifts = [nothing, *(-(some @ those) for some, those in several)]
-        squares = [np.multiply.outer(nothing, nothing)]
-        squares += [(some[:, None] * those).T @ those for some, those in several]
-        square_sum, tables = np.sum(squares, axis=0), []
-        for share, shift, square in zip(
-            left, np.array(shifts) / left[:, None], squares, strict=True
-        ):
-            scale = (square_sum - square) / share - np.outer(shift, shift)
-            tables.append(held.reported(GaussianBelief(center + shift, scale)))
+        squares = [np.zeros((len(center), len(center)))]
+        for group in range(number):
+            part = values[groups == group]
+            squares.append((part.T * weights[groups == group]) @ part)
+        total, tables = np.sum(squares, axis=0), []
+        for share, move, square in zip(left, shift, squares, strict=True):
+            scale = (total - square) / share - np.outer(move, move)
+            tables.append(held.reported(GaussianBelief(center + move, scale)))
         mean, sd = (np.stack([table[name] for table in tables]) for name in ("mean", "sd"))
     else:
-        center = weights @ seen
-        values = seen - center
-        by_group = sparse.csr_array(
-            (weights, (groups, np.arange(len(draws)))), shape=(number, len(draws))
-        )
-        first, second = by_group @ values, by_group @ np.square(values, out=values)
-        shift = -np.pad(first, ((1, 0), (0, 0))) / left[:, None]
-        variance = (second.sum(axis=0) - np.pad(second, ((1, 0), (0, 0)))) / left[:, None]
+        second = np.pad(by_group @ np.square(values, out=values), ((1, 0), (0, 0)))
+        variance = (second.sum(axis=0) - second) / left
         mean, sd = center + shift, np.sqrt(np.maximum(variance - np.square(shift), 0.0))
     return np.stack([mean, np.log(np.where(sd > 0, sd, 1.0))], axis=1)
 
@@ -529,7 +493,7 @@ def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterio
     posterior = answered(posterior)
     if posterior.sampled:
         return posterior
-    rng = generator(posterior.key if rng_key is None else rng_key)
+    rng = posterior._rng(rng_key)
     for wider in _WIDER:
         for batch in weighted_draws(posterior, num_samples, rng, wider):
             if batch.reliable and float(batch.smoothed.ess) >= min(num_samples, _RESAMPLED_FROM):
@@ -540,11 +504,8 @@ def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterio
         exact_sd = batch.moments(posterior)[0]["sd"]
         if wider > 1 or not (exact_sd > _MUCH_WIDER * posterior.reported()["sd"]).any():
             break
-    k_hat, ess, number = (
-        float(batch.smoothed.k_hat),
-        float(batch.smoothed.ess),
-        len(batch.log_weights),
-    )
+    k_hat, ess = float(batch.smoothed.k_hat), float(batch.smoothed.ess)
+    number = len(batch.log_weights)
     if not batch.reliable:
         raise InferenceError(
             f"the weights of {number} draws cannot be relied on (k-hat {k_hat:.2f}, {ess:.0f} "
@@ -561,8 +522,7 @@ def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterio
         name: np.stack([np.asarray(value[name]) for value in values]) for name in batch.values[0]
     }
     samples |= {site: batch.draws[kept][:, columns] for site, columns in posterior.slices.items()}
-    origin = posterior.origin
-    assert origin is not None  # or there were no weights
+    origin: Any = posterior.origin  # known, or there were no weights
     result = from_samples(
         samples, origin.program, *origin.args, rng_key=posterior.key, **origin.kwargs
     )

@@ -148,37 +148,30 @@ def from_samples(
             )
         draws = {name: jnp.asarray(np.asarray(samples[name]), float) for name in needed}
         lengths = {name: len(value) for name, value in (draws | fields).items()}
-        if len(set(lengths.values())) != 1 or min(lengths.values()) < 2:
+        number = min(lengths.values())
+        if len(set(lengths.values())) != 1 or number < 2:
             raise DataError(
                 f"samples hold different numbers of draws, or fewer than two: {lengths}"
             )
-        if num_chains < 1 or min(lengths.values()) % num_chains:
-            raise DataError(
-                f"{min(lengths.values())} draws cannot be {num_chains} chains of equal length"
-            )
+        if num_chains < 1 or number % num_chains:
+            raise DataError(f"{number} draws cannot be {num_chains} chains of equal length")
         size = layout.num_latents
-        if all(name in draws for name, _ in layout.latents) and not fits(MATRICES * 8.0 * size**2):
-            latents = {name: draws[name] for name, _ in layout.latents}
-            parts: dict[str, Any] = {name: {} for name in latents}
-        else:
+        latents, parts = draws, dict[str, Any]()
+        if any(name not in draws for name, _ in layout.latents) or fits(MATRICES * 8.0 * size**2):
             require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
             # At one value of the hyperparameters one factor of the covariance will do.
             fixed = all(np.all(draws[name] == draws[name][0]) for name, _ in layout.hyperparameters)
             latents, parts = _latent_parts(call, layout, arrays, draws, fixed)
-    values = {
-        name: np.asarray(latents[name]).reshape(len(latents[name]), -1)
-        for name, _ in layout.latents
-    }
+    values = {name: np.asarray(latents[name]).reshape(number, -1) for name, _ in layout.latents}
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
     summaries = {}
     # Means of parts, and their covariances with the total over the draws.
     for name, total in values.items():
-        centered = (total - total.mean(axis=0)) / (len(total) - 1)
-        drawn = {part: np.asarray(value) for part, value in parts[name].items()}
+        centered = (total - total.mean(axis=0)) / (number - 1)
+        drawn = {part: np.asarray(value) for part, value in parts.get(name, {}).items()}
+        means = {part: value.mean(axis=0) for part, value in drawn.items()}
         covariances = {part: (centered * value).sum(axis=0) for part, value in drawn.items()}
-        summaries[name] = Parts(
-            {part: value.mean(axis=0) for part, value in drawn.items()}, covariances
-        )
+        summaries[name] = Parts(means, covariances)
     common = {
         "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1), fields),
         "parts": summaries,
@@ -190,7 +183,7 @@ def from_samples(
         "info": {
             "engine": "samples",
             "result": "converged",
-            "iterations": len(next(iter(values.values()))),
+            "iterations": number,
             "chains": num_chains,
         },
         "sites": {},

@@ -19,12 +19,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from relpref.infer.assemble import Component
 from relpref.infer.program import Program
-from relpref.infer.reweighting import (
-    MIN_EFFECTIVE,
-    directions,
-    log_likelihoods,
-    observations_of,
-)
+from relpref.infer.reweighting import MIN_EFFECTIVE, directions, log_likelihoods
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import smoothed, threshold
 from relpref.likelihoods.lists import FEW_NODES
@@ -234,7 +229,7 @@ def _cost(program: Program, values: Mapping[str, Any]) -> float:
         return 0.0
     sizes = [
         likelihood.sizes
-        for likelihood, *_ in observations_of(program.at(values))
+        for likelihood, *_ in program.at(values).on_host().prior.observations
         if hasattr(likelihood, "sizes")
     ]
     each = (size.lists * size.items * FEW_NODES ** (1 + size.tied) for size in sizes)

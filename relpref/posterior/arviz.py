@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relpref._version import __version__
-from relpref.posterior.gaussian import generator
 from relpref.result import CODES
 
 
@@ -48,9 +47,9 @@ def native(tree: Any) -> Any:
 
 def draw_groups(posterior: Any, num_samples: int, rng_key: Any) -> Groups:
     """Draws of sites and hyperparameters, and answers where the program is available."""
-    rng = generator(posterior.key if rng_key is None else rng_key)
+    rng = posterior._rng(rng_key)
     belief, weights = posterior.full, posterior.full.weights
-    as_it_is = len(weights) > 1 and not np.ptp(weights)  # the draws, or one of each component
+    as_it_is = belief.equal  # the draws, or one of each component
     chains = posterior.chains if as_it_is else CHAINS
     per_chain = (len(weights) if as_it_is else num_samples) // chains
     total = chains * per_chain

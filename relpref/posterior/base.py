@@ -24,7 +24,7 @@ from relpref.posterior.codec import (
     encode,
     write,
 )
-from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
+from relpref.posterior.gaussian import Belief, Floats, Positions, belief_from, generator
 from relpref.posterior.origin import Origin
 from relpref.posterior.plots import plot_forest
 from relpref.posterior.summary import Summary, fitted, forest
@@ -467,13 +467,18 @@ class Posterior(PosteriorBase):
         weighted: Posterior = engine.reweighted(self, num_samples, rng_key)
         return weighted
 
+    def hyperparameters_at(self, component: int) -> dict[str, Any]:
+        """All hyperparameters of a component of the belief, or of a draw."""
+        moving = {name: values[component] for name, values in self.hyperparameter_draws.items()}
+        return {**self.hyperparameters, **moving}
+
     @property
     def has_answers(self) -> bool:
         """Whether anything was observed; without answers the posterior is the prior."""
         return True
 
     def reported(
-        self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
+        self, belief: Belief | None = None, chosen: Positions | slice = slice(None)
     ) -> pd.DataFrame:
         """``mean`` and ``sd`` of the values that people look at, by label.
 
@@ -530,7 +535,7 @@ class Posterior(PosteriorBase):
         return table.sort_values("mean", ascending=False, kind="stable"), "value"
 
     @property
-    def _order(self) -> NDArray[np.intp]:
+    def _order(self) -> Positions:
         """Positions of the sites' values, site by site."""
         return np.concatenate([np.arange(rows.start, rows.stop) for rows in self.slices.values()])
 

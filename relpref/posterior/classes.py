@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jax import Array
-from numpy.typing import NDArray
 
 from relpref.compiled import float64
 from relpref.data import Rankings, RelationData
@@ -19,7 +18,7 @@ from relpref.infer.layout import Layout
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.arviz import Groups, plain_coordinates
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import Belief, Floats
+from relpref.posterior.gaussian import Belief, Floats, Positions
 from relpref.posterior.tables import label_index, objects
 
 DECISION = "decision"  # the observed site of a classifier's program, shape (m, k)
@@ -52,7 +51,7 @@ class ClassPosterior(Posterior):
     data: Examples = field(kw_only=True)
 
     def reported(
-        self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
+        self, belief: Belief | None = None, chosen: Positions | slice = slice(None)
     ) -> pd.DataFrame:
         table = (self if belief is None else replace(self, belief=belief)).latent()
         return table if table.columns.nlevels == 1 else table.stack(level=1, future_stack=True)
@@ -65,7 +64,7 @@ class ClassPosterior(Posterior):
         """Labels of the classes, in the order of the columns of `predict_proba`."""
         return self.data.classes
 
-    def examples(self) -> tuple[pd.DataFrame, NDArray[np.intp]]:
+    def examples(self) -> tuple[pd.DataFrame, Positions]:
         """Table of the training examples with their ``class``, and positions of the classes.
 
         Edges in both directions are there once.
@@ -101,16 +100,9 @@ class ClassPosterior(Posterior):
             If the examples are of other items or nodes, or of nodes in another order.
         """
         asked = self._asked(data)
-        # P(class c) = Π_{j<c} P(go on at j) · P(stop at c), given hyperparameters; the last class
-        # is where nothing stopped.
-        going = np.tensordot(
-            self.belief.weights, np.cumprod(self._decide(asked)[2], axis=2), axes=1
-        )
-        first = np.ones((len(going), 1))
-        before, after = np.hstack([first, going]), np.hstack([going, 0 * first])
-        return pd.DataFrame(
-            before - after, index=asked.index, columns=label_index(self.classes, "class")
-        )
+        chances = chances_of_classes(self._decide(asked)[2])
+        average = np.tensordot(self.belief.weights, chances, axes=1)
+        return pd.DataFrame(average, asked.index, label_index(self.classes, "class"))
 
     def predict(self, data: Examples | None = None) -> pd.Series:
         """The most probable class of each example; arguments as in `predict_proba`."""
@@ -129,13 +121,13 @@ class ClassPosterior(Posterior):
         """
         asked = self._asked(data)
         means, variances, _ = self._decide(asked)
-        weights = self.belief.weights
-        mean = np.tensordot(weights, means, axes=1)
-        sd = np.sqrt(np.tensordot(weights, variances + np.square(means - mean), axes=1))
-        if mean.shape[1] == 1:
-            return pd.DataFrame({"mean": mean[:, 0], "sd": sd[:, 0]}, index=asked.index)
-        columns = pd.MultiIndex.from_product([("mean", "sd"), self.classes[:-1]])
-        return pd.DataFrame(np.hstack([mean, sd]), index=asked.index, columns=columns)
+        mean = np.tensordot(self.belief.weights, means, axes=1)
+        squares = variances + np.square(means - mean)
+        sd = np.sqrt(np.tensordot(self.belief.weights, squares, axes=1))
+        columns: Any = ["mean", "sd"]
+        if mean.shape[1] > 1:
+            columns = pd.MultiIndex.from_product([columns, self.classes[:-1]])
+        return pd.DataFrame(np.hstack([mean, sd]), asked.index, columns)
 
     def _asked(self, data: Examples | None) -> Examples:
         """The examples without their labels, as the program wants them."""
@@ -150,25 +142,24 @@ class ClassPosterior(Posterior):
         asked: Examples = examples.asked_of(training)
         return asked
 
-    def _decide(self, asked: Examples) -> tuple[Floats, Floats, Floats]:
+    def _decide(self, asked: Examples) -> Floats:
         """Mean and variance of the decisions' latent functions, and the probability of going on.
 
-        Arrays of shape (s, m, k).
+        The shape is (3, s, m, k).
         """
         if self.origin is None:
             raise UnsupportedProgramError(
                 "this posterior does not know its program, so it cannot classify; fit with a "
                 "program and kernels of relpref before saving"
             )
-        belief, draws = self.belief, dict(self.hyperparameter_draws)
-        functions, number = max(len(self.classes) - 1, 1), len(asked)
+        belief, functions, number = self.belief, max(len(self.classes) - 1, 1), len(asked)
         sites = sorted(self.slices.items(), key=lambda site: site[1].start)
         layout = tuple((name, rows.stop - rows.start) for name, rows in sites)
         # Of as many examples as there is memory for; a power of two, so that few sizes are
         # compiled.
         most = max(_NUMBERS // max(belief.size * functions, 1), 16)
         size = 2 ** min(max(number - 1, 15).bit_length(), most.bit_length() - 1)
-        parts = [[np.empty((len(belief.weights), 0, functions))] * 3]
+        parts = [np.empty((3, len(belief.weights), 0, functions))]
         for start in range(0, number, size):
             rows = np.minimum(np.arange(start, start + size), number - 1)
             origin = self.origin.with_argument(self.data, asked[rows])
@@ -177,16 +168,11 @@ class ClassPosterior(Posterior):
                 latents = _latents(call, layout, arrays, dict(self.hyperparameters))
                 some = []
                 for at, mean in enumerate(belief.locations):
-                    values = {name: draw[at] for name, draw in draws.items()}
                     covariance = None if belief.scales is None else belief.scales[at]
-                    given = arrays, {**self.hyperparameters, **values}, mean, covariance
+                    given = arrays, self.hyperparameters_at(at), mean, covariance
                     some.append(_decisions(call, latents, *given))
-                several = map(np.stack, zip(*some, strict=True))
-                parts.append([part[:, : number - start] for part in several])
-        mean, variance, probability = (
-            np.concatenate(part, axis=1) for part in zip(*parts, strict=True)
-        )
-        return mean, variance, probability
+                parts.append(np.stack(some, axis=1)[:, :, : number - start])
+        return np.concatenate(parts, axis=2)
 
     def groups(self, num_samples: int, rng_key: Any) -> Groups:
         groups, coords, dims = super().groups(num_samples, rng_key)
@@ -211,6 +197,17 @@ class ClassPosterior(Posterior):
         return f"ClassPosterior({self.data.describe()}; {self.engine}{self._evidence_in_words()})"
 
 
+def chances_of_classes(going: Floats) -> Floats:
+    """Probabilities of k + 1 classes, shape (..., k + 1), from those to go on at k decisions.
+
+    P(class c) = Π_{j<c} P(go on at j) · P(stop at c); the last class is where nothing stopped.
+    """
+    reached = np.cumprod(going, axis=-1)
+    first = np.ones_like(reached[..., :1])
+    before, after = ([first, reached], [reached, 0 * first])
+    return np.concatenate(before, axis=-1) - np.concatenate(after, axis=-1)
+
+
 def _decisions(
     call: Call,
     latents: Layout,
@@ -224,25 +221,27 @@ def _decisions(
     ``mean`` and ``covariance`` are those of the weights.
     """
     values = {**values, DECISION: np.zeros(())}  # which need not be drawn
-    try:
-        rows, sites = written(call, arrays, values, latents)
-        moved = rows.matrix @ mean
-    except TypeError:
-        sites = call.trace(arrays, {**values, **latents.unravel(mean)})
-        moved, rows = np.zeros(1), None
 
     def predictor_at(vector: Array) -> Array:
         sites = call.trace(arrays, {**values, **latents.unravel(vector)})
         predictor: Array = jnp.ravel(as_likelihood(sites[DECISION]["fn"]).predictor)
         return predictor
 
+    matrix: Any = None
+    try:
+        rows, sites = written(call, arrays, values, latents)
+        matrix, moved = rows.matrix, rows.matrix @ mean
+    except TypeError:
+        sites = call.trace(arrays, {**values, **latents.unravel(mean)})
+        moved = np.zeros(np.shape(as_likelihood(sites[DECISION]["fn"]).predictor))
+        if covariance is not None:
+            matrix = jax.jacobian(predictor_at)(mean)
     likelihood = as_likelihood(sites[DECISION]["fn"])
     assert isinstance(likelihood, ProbitBernoulli)  # a decision is yes or no
     center = np.asarray(likelihood.predictor)
-    predictor = center + (moved.reshape(center.shape) if rows is not None else 0.0)
+    predictor = center + moved.reshape(center.shape)
     variance = np.zeros_like(predictor)
     if covariance is not None:
-        matrix = jax.jacobian(predictor_at)(mean) if rows is None else rows.matrix
         variance = np.sum((matrix @ covariance) * matrix, axis=1).reshape(predictor.shape)
         variance = np.maximum(variance, 0.0)
     given: Any = np.ones(predictor.shape, np.int32), predictor, variance

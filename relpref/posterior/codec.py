@@ -35,12 +35,13 @@ Stored = tuple[dict[str, Any], dict[str, Any]]  # arrays by name, and what JSON 
 Arrays = Mapping[str, Any]
 Dataset = PreferenceData | Rankings | RelationData
 
-_LABELS: dict[str, Callable[[Any], Any]] = {
-    "float": float,
-    "timestamp": pd.Timestamp,
-    "datetime": datetime.fromisoformat,
-    "date": date.fromisoformat,
+# Dates by name, the more special first, with the reader of each.
+_DATES: dict[str, tuple[type, Callable[[Any], Any]]] = {
+    "timestamp": (pd.Timestamp, pd.Timestamp),
+    "datetime": (datetime, datetime.fromisoformat),
+    "date": (date, date.fromisoformat),
 }
+_LABELS = {"float": float, **{name: read for name, (_, read) in _DATES.items()}}
 
 
 def encode_label(label: Any) -> Any:
@@ -52,10 +53,8 @@ def encode_label(label: Any) -> Any:
     if type(label) is float:
         return {"float": repr(label)}
     if isinstance(label, datetime) or type(label) is date:
-        names = {"timestamp": pd.Timestamp, "datetime": datetime, "date": date}
-        return {
-            next(name for name, kind in names.items() if isinstance(label, kind)): label.isoformat()
-        }
+        kinds = (name for name, (kind, _) in _DATES.items() if isinstance(label, kind))
+        return {next(kinds): label.isoformat()}
     raise StorageError(
         f"the label {label!r} is a {type(label).__name__}, which cannot be stored; "
         "use text, numbers, bools, dates or tuples of these as labels"

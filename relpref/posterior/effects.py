@@ -55,22 +55,16 @@ def beliefs(posterior: Any, functionals: Functionals) -> list[Belief]:
     with float64():
         for at in chosen:
             if draws or not gains:
-                values = {**posterior.hyperparameters, **{k: v[at] for k, v in draws.items()}}
+                values = posterior.hyperparameters_at(at)
                 part, matrix, total = _prior(call, arrays, values, np.zeros(belief.size))
                 gains = []
                 for cross, prior in functionals(part, matrix):
                     gain = _solved(total, cross.T).T
                     gains.append((gain, prior - gain @ cross.T))
-            scale = np.zeros((1, 1)) if belief.sampled else belief.scales[at]
-            results.append(
-                [
-                    (
-                        gain @ belief.locations[at],
-                        left + (gain @ scale @ gain.T if scale.any() else 0),
-                    )
-                    for gain, left in gains
-                ]
-            )
+            results.append([])
+            for gain, left in gains:
+                spread = 0.0 if belief.scales is None else gain @ belief.scales[at] @ gain.T
+                results[-1].append((gain @ belief.locations[at], left + spread))
     weights = belief.weights[chosen] / belief.weights[chosen].sum()
     groups = zip(*results, strict=True)
     stacked = (tuple(np.stack(each) for each in zip(*group, strict=True)) for group in groups)
@@ -140,9 +134,8 @@ def effects_of_attributes(posterior: Any, interval: float) -> pd.DataFrame:
     rows = {}
     results = beliefs(posterior, functionals) if columns else []
     for group, belief in zip(groups.values(), results, strict=True):
-        positions = np.arange(len(group))
-        table = summaries(belief.subset(positions), interval)
-        table["p_positive"] = belief.rows(positions[:, None], np.ones((len(group), 1))).positive
+        effects = belief.subset(slice(len(group)))
+        table = summaries(effects, interval) | {"p_positive": effects.positive()}
         for row, column in enumerate(group):
             entry: dict[str, Any] = {name: cells[row] for name, cells in table.items()}
             sign = "up" if entry["lower"] > 0 else "down" if entry["upper"] < 0 else "unclear"

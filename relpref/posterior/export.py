@@ -23,11 +23,12 @@ def ranking_document(
         others = np.arange(first + 1, len(names))
         weights = np.eye(len(names))[first] - np.eye(len(names))[others]
         gap = best.project(weights)
+        lower, upper = gap.interval(interval)
         values = {
             "gap": gap.mean(),
-            "lower": gap.interval(interval)[0],
-            "upper": gap.interval(interval)[1],
-            "probability": best.differences(np.full(len(others), first), others).positive,
+            "lower": lower,
+            "upper": upper,
+            "probability": gap.positive(),
             "tied": ~above[order[first], order[others]],
         }
         for at, other in enumerate(others):

@@ -1,7 +1,7 @@
 """Distributions of a vector: mixtures of Gaussians, one Gaussian among them, and draws."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -55,7 +55,7 @@ class MixtureBelief:
     """
 
     locations: Floats
-    scales: Floats
+    scales: Any  # None of draws, which are points
     weights: Floats
     sampled: ClassVar[bool] = False  # whether it is made of draws
     large: ClassVar[bool] = False  # whether its covariance is evaluated where it is needed
@@ -70,6 +70,11 @@ class MixtureBelief:
         return tuple(
             GaussianBelief(*both) for both in zip(self.locations, self.scales, strict=True)
         )
+
+    @property
+    def equal(self) -> bool:
+        """Whether it has several components of equal weight, as draws have."""
+        return len(self.weights) > 1 and not np.ptp(self.weights)
 
     def mean(self) -> Floats:
         return np.asarray(self.weights @ self.locations)
@@ -136,6 +141,10 @@ class MixtureBelief:
         """
         scales = (columns * shares[:, None]) @ np.swapaxes(columns, 1, 2)
         return mixture(locations, np.subtract(self.scales, scales, out=scales), weights)
+
+    def positive(self) -> Floats:
+        """Probability that each entry is above zero, a tie counting one half."""
+        return self.rows(np.arange(self.size)[:, None], np.ones((self.size, 1))).positive
 
     def interval(self, probability: float) -> tuple[Floats, Floats]:
         """Central interval of every entry."""
@@ -213,32 +222,24 @@ def mixture(locations: Floats, scales: Floats, weights: Floats) -> MixtureBelief
     return MixtureBelief(locations, scales, weights)
 
 
-@dataclass(frozen=True, eq=False)
-class DrawsBelief:
+class DrawsBelief(MixtureBelief):
     """Draws, shape (s, n), as NUTS and SVI leave them: points of equal weight.
 
     ``sampler`` holds what the sampler says of each draw, by the names of numpyro (``diverging``,
     ``num_steps``, ...).
     """
 
-    draws: Floats
-    sampler: Mapping[str, Floats] = field(default_factory=dict)
     sampled: ClassVar[bool] = True
-    large: ClassVar[bool] = False
     components: ClassVar[tuple[GaussianBelief, ...]] = ()
-    scales: ClassVar[None] = None  # points have no spread
+    sampler: Mapping[str, Floats]
+
+    def __init__(self, draws: Floats, sampler: Mapping[str, Floats] | None = None) -> None:
+        super().__init__(draws, None, np.full(len(draws), 1 / len(draws)))
+        object.__setattr__(self, "sampler", sampler or {})
 
     @property
-    def locations(self) -> Floats:
-        return self.draws
-
-    @property
-    def weights(self) -> Floats:
-        return np.full(len(self.draws), 1 / len(self.draws))
-
-    @property
-    def size(self) -> int:
-        return int(self.draws.shape[1])
+    def draws(self) -> Floats:
+        return self.locations
 
     def mean(self) -> Floats:
         return np.asarray(self.draws.mean(axis=0))
@@ -301,8 +302,7 @@ def root_of(covariance: Floats) -> Floats:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-# A distribution of an n-vector that can be asked about any linear functional of it.
-Belief = MixtureBelief | DrawsBelief
+Belief = MixtureBelief  # a distribution of an n-vector
 
 
 def belief_from(arrays: Mapping[str, Any]) -> Belief | None:
@@ -313,9 +313,7 @@ def belief_from(arrays: Mapping[str, Any]) -> Belief | None:
         }
         return DrawsBelief(arrays["draws"], sampler)
     if "means" in arrays:
-        means = arrays["means"]
-        equal = np.full(len(means), 1 / len(means))  # of files from before there were weights
-        return MixtureBelief(means, arrays["covariances"], arrays.get("weights", equal))
+        return MixtureBelief(arrays["means"], arrays["covariances"], arrays["weights"])
     if "dual/weights" in arrays or "sparse/weights" in arrays:
         return None
     return GaussianBelief(arrays["mean"], arrays["covariance"])

@@ -11,10 +11,18 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.likelihoods.answers import GROUP_SD
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.orthants import log_chosen, log_ordered, log_stages
-from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, mixture
+from relpref.posterior.gaussian import Belief, Floats
 from relpref.posterior.tables import parameter_of, places_of_raters
 
 _DRAWS = 4000
+
+
+def require_lists(posterior: Any) -> None:
+    """Refuse a likelihood that says nothing of lists."""
+    if getattr(posterior.likelihood, "lists", None) is None:
+        raise UnsupportedProgramError(
+            "the custom likelihood is for pairs, not for lists; fit with Probit() or Logistic()"
+        )
 
 
 def list_chances(
@@ -30,28 +38,24 @@ def list_chances(
     ``orders`` are positions among the items, shape (lists, k); ``rater`` and ``covariates`` are as
     in `UtilityPosterior.choose`.
     """
-    kinds = getattr(posterior.likelihood, "lists", None)
-    if kinds is None:
-        raise UnsupportedProgramError(
-            "the custom likelihood is for pairs, not for lists; fit with Probit() or Logistic()"
-        )
+    require_lists(posterior)
     size = len(items)
     if size < 2 or len(np.unique(items)) < size:
         raise DataError(f"a list has two items or more, each of them once; got {size}")
     belief = _with_effects(posterior, items, covariates or {})
+    locations, scales, weights = belief.locations, belief.scales, belief.weights
     if GROUP_SD in posterior.hyperparameters:
         # A list is in a group of its own, where each item has a value besides its utility.
-        sd = posterior.hyperparameter_draws.get(GROUP_SD, posterior.hyperparameters[GROUP_SD])
-        noise = np.eye(size) * np.square(NOISE * np.asarray(sd))[..., None, None]
-        covariances = noise if belief.scales is None else belief.scales + noise
-        covariances = np.broadcast_to(covariances, (len(belief.weights), size, size))
-        belief = mixture(belief.locations, covariances, belief.weights)
-    belief = _in_units_of_noise(posterior, belief, rater)
+        sd = parameter_of(posterior, GROUP_SD)[:, None, None]
+        effects = np.broadcast_to(np.eye(size) * np.square(NOISE * sd), (len(weights), size, size))
+        scales = effects if scales is None else scales + effects
+    noise = _noise_of(posterior, rater)
+    locations = locations / noise
+    scales = None if scales is None else scales / np.square(noise)[..., None]
     lapse = (
         parameter_of(posterior, "lapse") if "lapse" in posterior.hyperparameters else np.zeros(1)
     )
-    orders, weights = np.asarray(orders), belief.weights * (1 - lapse)
-    locations, scales = belief.locations, belief.scales
+    orders, weights = np.asarray(orders), weights * (1 - lapse)
     if posterior.likelihood.noise != "logistic":
         covariances = np.eye(size) * NOISE**2 + (0.0 if scales is None else scales)
         covariances = np.broadcast_to(covariances, (len(weights), size, size))
@@ -79,10 +83,10 @@ def _with_effects(posterior: Any, items: NDArray[Any], covariates: Mapping[str, 
     return posterior.full.subset(rows).project(weights)
 
 
-def _in_units_of_noise(posterior: Any, belief: Belief, rater: Any) -> Belief:
-    """Utilities divided by the noise of a rater, who sees each item with it."""
+def _noise_of(posterior: Any, rater: Any) -> Floats:
+    """Noise of a rater, who sees each item with it, by component: (K, 1), or (1, 1) if equal."""
     if rater is None:
-        return belief
+        return np.ones((1, 1))
     answers = posterior.data.comparisons
     place = places_of_raters(answers, rater, 1)[0]
     if answers.probability is not None:
@@ -91,12 +95,8 @@ def _in_units_of_noise(posterior: Any, belief: Belief, rater: Any) -> Belief:
             "reports, not of choices and orders; leave rater out"
         )
     if place < 0:
-        return belief
-    noise = parameter_of(posterior, "rater_noise")[:, place, None]
-    locations = belief.locations / noise
-    if belief.scales is None:
-        return DrawsBelief(locations)
-    return mixture(locations, belief.scales / np.square(noise)[..., None], belief.weights)
+        return np.ones((1, 1))
+    return parameter_of(posterior, "rater_noise")[:, place, None]
 
 
 def shares_of_the_best(belief: Any, rng: np.random.Generator) -> Floats:

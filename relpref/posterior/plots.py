@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.posterior.names import distinct
+from relpref.posterior.summary import row_name
 
 
 class Colors(NamedTuple):
@@ -54,9 +55,7 @@ def draw_curve(axes: Any, curve: pd.DataFrame, colors: Colors) -> None:
 
 def names_of(table: pd.DataFrame) -> tuple[list[str], list[str]]:
     """Names of the rows, in full and cut."""
-    full = [
-        " ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in table.index
-    ]
+    full = [row_name(name) for name in table.index]
     return full, distinct(full, _LONGEST_NAME)
 
 

@@ -8,22 +8,22 @@ import jax
 import numpy as np
 import scipy.sparse
 from jax import Array
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from relpref.compiled import compiled, float64
 from relpref.data import Comparisons
 from relpref.infer.arrow import Blocks, Kind, middle_of
+from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Cavity, matched
 from relpref.likelihoods import AnswerModel, GaussianSite, TiltedMoments
 from relpref.likelihoods.answers import GROUP_SD, weighted
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.powers import powered
 from relpref.linalg import real
-from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief, mixture
+from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief, Positions, mixture
 from relpref.posterior.tables import of_its_raters, rows_of
 
-Row = tuple[NDArray[np.integer[Any]], Floats]
+Row = tuple[Positions, Floats]
 _SWEEPS = 3  # after an answer, at most
 _ENOUGH = 0.01  # error, in posterior sds, below which sweeps end
 _ROWS = 32  # number of rows whose change of precision is followed into the variances in a sweep
@@ -251,10 +251,7 @@ def swept(
     a cavity is improper.
     """
     columns, entries = rows_of(answers, effects)
-    ends = np.arange(0, columns.size + 1, columns.shape[1])
-    of_gaps = scipy.sparse.csr_array(
-        (entries.ravel(), columns.ravel(), ends), (len(columns), belief.size)
-    )
+    of_gaps = SparseRows(columns, entries, np.zeros(belief.size)).matrix
     gaps, count = belief.rows(columns, entries), answers.count
     matrices, mean, variance, size = [of_gaps], gaps.means, gaps.variances, len(count)
     if answers.list is not None or answers.group is not None:

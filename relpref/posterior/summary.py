@@ -27,7 +27,7 @@ def forest(table: pd.DataFrame, top: int, interval: float, what: str, value: str
     header = ["", what, value, f"{100 * interval:g}% interval"]
     columns = [
         [f"{place}" for place in range(1, len(shown) + 1)],
-        [label(_name(name)) for name in shown.index],
+        [label(row_name(name)) for name in shown.index],
         [signed(mean) for mean in shown["mean"]],
         [
             f"{signed(lower)} to {signed(upper)}" if np.isfinite(upper - lower) else ""
@@ -50,8 +50,9 @@ def signed(value: float) -> str:
     return f"{rounded:+.2f}" if rounded else "0.00"
 
 
-def _name(name: Hashable) -> str:
-    return " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+def row_name(name: Hashable, between: str = " ") -> str:
+    """Label of a row as text; parts of a tuple are separated."""
+    return between.join(map(str, name)) if isinstance(name, tuple) else str(name)
 
 
 def percent(chance: float) -> str:

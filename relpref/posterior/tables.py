@@ -26,7 +26,6 @@ from relpref.data.tables import (
     unused_note,
 )
 from relpref.errors import DataError, UnknownLabelError
-from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import GROUP_SD, SPREADS
 from relpref.posterior.gaussian import Belief, Floats, Margins
 from relpref.posterior.tiers import TIER_PROBABILITY, tier_columns
@@ -166,9 +165,7 @@ def _labels_in(table: Table, column: str, otherwise: Any) -> Any:
     return cells
 
 
-def rows_of(
-    asked: Comparisons, effects: int
-) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
+def rows_of(asked: Comparisons, effects: int) -> tuple[NDArray[np.integer[Any]], Floats]:
     """Coefficients of each question's gap, as sparse rows: columns and entries, shape (k, q + 2).
 
     The gap is linear in the vector of ``effects`` effects of covariates, followed by utilities: 1
@@ -201,18 +198,12 @@ def of_its_raters(
     return asked, shared | separate
 
 
-def expectations(
-    posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
-) -> dict[str, Any]:
+def expectations(posterior: Any, asked: Comparisons, gaps: Margins) -> dict[str, Any]:
     """Expectations over the answers to k questions, arrays of shape (k,) by name of column.
 
     Parameters
     ----------
     posterior : UtilityPosterior
-        Has the hyperparameters.
-    model : AnswerModel
-    answers : Comparisons
-        The answers from which the posterior was learned.
     asked : Comparisons
         The questions, see `questions`; the rater −1 is a typical one.
     gaps : Margins
@@ -225,12 +216,11 @@ def expectations(
             columns: dict[str, Any] = {name: column[rows] for name, column in asked.columns.items()}
             some = replace(asked, **columns | ({"rater": None} if typical else {}))
             of_rows = replace(gaps, means=gaps.means[:, rows], variances=gaps.variances[:, rows])
-            for name, values in expectations(posterior, model, answers, some, of_rows).items():
+            for name, values in expectations(posterior, some, of_rows).items():
                 expected.setdefault(name, np.empty(len(asked.rater)))[rows] = values
         return expected
-    shared = [] if answers.group is None else [GROUP_SD]
-    sites = (*getattr(model, "sites", model.parameters)(answers), *shared)
-    parameters = {site: parameter_of(posterior, site) for site in sites}
+    model = posterior.likelihood
+    parameters = {site: parameter_of(posterior, site) for site in sites_of_answers(posterior)}
     # The next answer is in a group of its own.
     variances = gaps.variances + np.square(parameters.pop(GROUP_SD, np.zeros(1)))[:, None]
     asked, parameters = of_its_raters(asked, parameters)
@@ -245,6 +235,13 @@ def expectations(
         for name, value in predict(asked, gaps.means[at], variances[at], **given).items():
             expected[name] = expected.get(name, 0.0) + weight * value
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
+
+
+def sites_of_answers(posterior: Any) -> tuple[str, ...]:
+    """Names of the hyperparameters on which the probabilities of answers depend."""
+    model, answers = posterior.likelihood, posterior.data.comparisons
+    shared = () if answers.group is None else (GROUP_SD,)
+    return (*getattr(model, "sites", model.parameters)(answers), *shared)
 
 
 def parameter_of(posterior: Any, site: str) -> Floats:
@@ -328,13 +325,18 @@ def ranking_table(
     """Mean, sd and interval of each entry, by label, highest first; with ``rng`` also its rank."""
     check_interval(interval)
     ranks = {} if rng is None else _rank_columns(belief, interval, rng)
-    table = pd.DataFrame(summaries(belief, interval) | ranks, index=label_index(labels, name))
-    return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
+    return _ranked(belief, summaries(belief, interval) | ranks, labels, name)
 
 
-def effect_units(
-    covariates: Sequence[Covariate], scales: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _ranked(
+    belief: Belief, columns: Mapping[str, Any], labels: Iterable[Hashable], name: str
+) -> pd.DataFrame:
+    """Table of entries by label, the highest mean first."""
+    table = pd.DataFrame(columns, index=label_index(labels, name))
+    return table.iloc[np.argsort(-belief.mean(), kind="stable")]
+
+
+def effect_units(covariates: Sequence[Covariate], scales: Floats) -> Floats:
     """Matrix that turns effects of scaled covariates into effects of one unit, shape (q, q).
 
     From the effects of the levels of a category it subtracts their average.
@@ -348,15 +350,9 @@ def effect_units(
     return weights
 
 
-def effects_table(
-    belief: Belief, covariates: Sequence[Covariate], scales: NDArray[np.float64], interval: float
-) -> pd.DataFrame:
-    """Mean, sd, interval and sign of the effects of one unit, see `effect_units`, by name."""
-    size, seen = belief.size, belief.project(effect_units(covariates, scales))
-    columns = summaries(seen, interval) | {
-        "p_positive": seen.rows(np.arange(size)[:, None], np.ones((size, 1))).positive
-    }
-    names = [name for covariate in covariates for name in covariate.effects]
+def effects_table(effects: Belief, names: Iterable[str], interval: float) -> pd.DataFrame:
+    """Mean, sd, interval and sign of effects by name; columns as in `summaries`."""
+    columns = summaries(effects, interval) | {"p_positive": effects.positive()}
     return pd.DataFrame(columns, index=label_index(names, "effect"))
 
 
@@ -368,8 +364,7 @@ def tier_table(
         raise DataError(
             f"probability is {probability}; it is a probability between 0 and 1, such as 0.95"
         )
-    table = pd.DataFrame(tier_columns(belief, probability), index=label_index(labels, name))
-    return table.iloc[np.argsort(-belief.mean(), kind="stable")]
+    return _ranked(belief, tier_columns(belief, probability), labels, name)
 
 
 def ranking_of_the_best(
@@ -422,7 +417,7 @@ def label_index(labels: Iterable[Any], name: str) -> pd.Index:
     return pd.Index(objects(labels), name=name, tupleize_cols=False)
 
 
-def objects(labels: Iterable[Any]) -> np.ndarray[Any, Any]:
+def objects(labels: Iterable[Any]) -> NDArray[Any]:
     """Array of labels of dtype object, shape (n,); a tuple is one entry."""
     return np.fromiter(labels, dtype=object)
 
@@ -447,7 +442,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
     }
 
 
-def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+def _ranks(draws: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     """Rank of every entry in every draw, same shape, 1 for the highest; ties in random order."""
     order = np.argsort(-draws, axis=1)
     if np.any(np.diff(np.take_along_axis(draws, order, axis=1), axis=1) == 0):

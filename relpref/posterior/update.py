@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +14,7 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.importance import POINT_TOLERANCE, POINTS_INFO, are_too_few, effective
 from relpref.infer.sampling import DRAWS_INFO
 from relpref.likelihoods.answers import GROUP_SD, SPREADS
-from relpref.likelihoods.tilted import unwrap
+from relpref.likelihoods.tilted import prior_quantile
 from relpref.models.preference import EFFECT_SCALE, GROUP_SD_PRIOR
 from relpref.posterior.base import FITTED
 from relpref.posterior.gaussian import Floats, mixture
@@ -297,7 +296,7 @@ def grown_values(posterior: Any, data: PreferenceData) -> dict[str, Any]:
         if site in values and np.shape(values[site]) in (shape, ()):
             continue
         # A vector's prior is that of each of its entries.
-        middle = float(np.ravel(unwrap(prior).icdf(jnp.asarray(0.5)))[0])
+        middle = float(np.ravel(prior_quantile(prior, 0.5))[0])
         before = np.asarray(values.get(site, ()), dtype=np.float64)
         rest = np.full(shape[0] - len(before), middle) if shape else None
         values[site] = middle if rest is None else np.concatenate([before, rest])

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import json_text
@@ -20,7 +19,14 @@ from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Arrays, Stored
 from relpref.posterior.export import ranking_document
-from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, Margins
+from relpref.posterior.gaussian import (
+    Belief,
+    DrawsBelief,
+    Floats,
+    Margins,
+    MixtureBelief,
+    Positions,
+)
 from relpref.posterior.html import ranking_html
 from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
@@ -94,24 +100,33 @@ class UtilityPosterior(Posterior):
         return bool(self.data.num_answers)
 
     def reported(
-        self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
+        self, belief: Belief | None = None, chosen: Positions | slice = slice(None)
     ) -> pd.DataFrame:
-        total: Any = self.full if belief is None else belief
-        effects, names = self._num_effects, self.data.comparisons.covariate_names
-        parts = [(total.subset(slice(effects, None)) if effects else total).centred()]
-        if effects:
-            parts.append(total.subset(slice(effects)).project(self._effect_units))
-        labels = [*self._labels()[chosen], *(f"effect of {name}" for name in names[:effects])]
-        columns = {"mean": [part.mean() for part in parts], "sd": [part.sd() for part in parts]}
-        values = {name: np.concatenate(arrays) for name, arrays in columns.items()}
+        utilities, effects = self._displayed_parts(belief or self.full)
+        names = self.data.comparisons.covariate_names[: effects.size]
+        labels = [*self._labels()[chosen], *(f"effect of {name}" for name in names)]
+        values = {
+            "mean": np.concatenate([utilities.mean(), effects.mean()]),
+            "sd": np.concatenate([utilities.sd(), effects.sd()]),
+        }
         return pd.DataFrame(values, index=label_index(labels, "item"))
 
     def displayed(self, draws: Floats) -> Floats:
-        effects, utilities = np.split(draws, [self._num_effects], axis=1)
-        utilities = utilities - utilities.mean(axis=1, keepdims=True)
+        parts = self._displayed_parts(DrawsBelief(draws))
+        return np.concatenate([part.locations for part in parts], axis=1)
+
+    def _displayed_parts(self, full: Belief) -> tuple[Belief, Belief]:
+        """Utilities less their average, and effects of one unit of each covariate."""
+        effects = self._num_effects
+        utilities = full.subset(slice(effects, None)) if effects else full
+        return utilities.centred(), self._effects_of(full)
+
+    def _effects_of(self, full: Belief) -> Belief:
+        """Effects of one unit of each covariate."""
         if not self._num_effects:
-            return utilities
-        return np.concatenate([utilities, effects @ self._effect_units.T], axis=1)
+            number = len(full.weights)
+            return MixtureBelief(np.zeros((number, 0)), np.zeros((number, 0, 0)), full.weights)
+        return full.subset(slice(self._num_effects)).project(self._effect_units)
 
     @property
     def _effect_units(self) -> Floats:
@@ -127,11 +142,9 @@ class UtilityPosterior(Posterior):
         0. A category has an effect for each level, less the average over the levels.
         """
         self._warn_if_not_converged()
-        if not self._num_effects:
-            return effects_table(GaussianBelief(np.zeros(0), np.zeros((0, 0))), (), np.ones(0), 0.9)
-        answers: Any = self.data.comparisons
-        belief = self.full.subset(slice(self._num_effects))
-        return effects_table(belief, answers.covariates_are, answers.covariate_scales, 0.9)
+        return effects_table(
+            self._effects_of(self.full), self.data.comparisons.covariate_names, 0.9
+        )
 
     def attribute_effects(self, interval: float = 0.9) -> pd.DataFrame:
         """Effects of the attributes on the utility, with intervals.
@@ -375,9 +388,7 @@ class UtilityPosterior(Posterior):
         """
         return self.at_positions(np.unique(self.data.index(labels)).astype(np.int64))
 
-    def at_positions(
-        self, positions: NDArray[np.int64], *, parts: bool = True
-    ) -> "UtilityPosterior":
+    def at_positions(self, positions: Positions, *, parts: bool = True) -> "UtilityPosterior":
         """Posterior of the items at ascending positions, see `subset`.
 
         The ``parts`` of their utilities take as much time as their covariance.
@@ -486,9 +497,7 @@ class UtilityPosterior(Posterior):
         first, last = (self.data.index([pair[end] for pair in pairs]) for end in (0, 1))
         given = _with_home(covariates, home)
         asked = questions(self.data, first, last, rater, shown_first, given, table)
-        expected = expectations(
-            self, self.likelihood, self.data.comparisons, asked, self.gaps(asked)
-        )
+        expected = expectations(self, asked, self.gaps(asked))
         answers = preference_table(pairs, expected, self.belief.differences(first, last))
         if table is not None and table.notes:
             answers.attrs["notes"] = table.notes

@@ -105,9 +105,8 @@ class Subject:
         margins = Margins.of(belief.locations[:, order], variances[:, order], belief.weights)
         ends = order.astype(np.int32), other.astype(np.int32)
         pairs = questions(posterior.data, *ends, None, None)
-        answers, likelihood = posterior.data.comparisons, posterior.likelihood
         try:
-            table = expectations(posterior, likelihood, answers, pairs, margins)
+            table = expectations(posterior, pairs, margins)
         except RelprefError:
             return np.empty(0)
         return np.asarray(table["probability"])
