@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from relpref.compiled import compiled
 from relpref.data import Comparisons
 from relpref.likelihoods import AnswerModel, Comparison, TiltedMoments
 from relpref.likelihoods.answers import GROUP_SD
@@ -227,12 +228,18 @@ class AnswerForecast:
 
     def _evaluated(self, function: Callable[..., Any], *gaps: Floats) -> Any:
         """A function of the model in NumPy; by JAX for a model from outside, which may need it."""
-        given = {name: np.asarray(value, np.float64) for name, value in self.parameters.items()}
-        function = partial(function, partial(_answer, self.model, self.asked, given))
-        if not type(self.model).__module__.startswith("relpref."):
-            return evaluated(function, *gaps)
         with np.errstate(all="ignore"):  # an impossible outcome has the log probability −∞
-            return function(*gaps)
+            return self._bound(function)(*gaps)
+
+    @cached_property
+    def _bound(self) -> Callable[[Any], Callable[..., Any]]:
+        return lru_cache(self._bind)
+
+    def _bind(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        given = {name: np.asarray(value, np.float64) for name, value in self.parameters.items()}
+        bound = partial(function, partial(_answer, self.model, self.asked, given))
+        outside = not type(self.model).__module__.startswith("relpref.")
+        return partial(evaluated, compiled(bound)) if outside else bound
 
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
