@@ -108,13 +108,18 @@ class Run:
 
 def copies(tables: "Files") -> tuple[Copy, ...]:
     """Copies of the tables of a data set."""
+    return copied(files_by_name(tables))
+
+
+def files_by_name(tables: "Files") -> dict[str, Path]:
+    """Files of a data set, by their names in the folder of a run without suffix."""
     from relpref.data.relation import path_and_kind
 
     files = {"entities": tables.items, "comparisons": tables.comparisons}
     for name, given in tables.relations.items():
         path, kind = path_and_kind(given)
         files[f"relations/{name}.{kind}" if kind else f"relations/{name}"] = path
-    return copied({name: path for name, path in files.items() if path is not None})
+    return {name: path for name, path in files.items() if path is not None}
 
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:

@@ -15,7 +15,7 @@ from relpref.ask.questions import rater_name
 from relpref.ask.schema import missing_changes
 from relpref.ask.session import Session, Unfinished
 from relpref.cli.entry import INTERRUPTED
-from relpref.cli.output import say
+from relpref.cli.output import given, say
 from relpref.cli.rank import labels
 from relpref.data.arrays import counted
 from relpref.errors import DataError
@@ -92,33 +92,15 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
     from relpref.ask import Loop
     from relpref.report.words import named_words
 
-    return Loop.open(
-        chosen.run,
-        items=items,
-        score=chosen.score,
-        seed=chosen.seed,
-        goal=chosen.goal,
-        top=chosen.top,
-        show=chosen.show,
-        encoding=chosen.encoding,
-        title=chosen.title,
-        words=named_words(vars(chosen)),
-        prompt=chosen.question,
-        ties=not chosen.no_ties,
-        most_appearances=chosen.most_appearances,
-        max_wrong=chosen.max_wrong,
-        repeats=chosen.repeats,
-    )
+    texts = given(chosen, "show", "encoding", "title", "prompt")
+    limits = given(chosen, "most_appearances", "max_wrong", "repeats")
+    options = texts | limits | given(chosen, "score", "seed", "goal", "top", "ties")
+    return Loop.open(chosen.run, items=items, words=named_words(vars(chosen)), **options)
 
 
 def serve_run(chosen: argparse.Namespace) -> None:
     """Serve a start page of all runs of a folder."""
-    if not Path(chosen.folder).is_dir():
-        raise DataError(
-            f"{chosen.folder}: there is no such folder; give one with the runs that relpref fit "
-            "wrote"
-        )
-    _page("relpref.ask.gallery")(chosen.folder, port=chosen.port, ask=chosen.ask)
+    _page("relpref.ask.gallery")(chosen.folder, port=chosen.port, ask=bool(chosen.ask))
 
 
 def _page(module: str) -> Any:

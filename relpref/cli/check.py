@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from relpref.cli.output import document, formatted, say
+from relpref.cli.output import document, formatted, given, say, tell
 from relpref.cli.rank import opened
 from relpref.description import model_words
 from relpref.errors import DataError
@@ -33,10 +33,8 @@ def run(chosen: argparse.Namespace) -> None:
     comparison = check(
         posterior,
         max_items=chosen.items,
-        hyperparameters=chosen.hyperparameters,
-        draws=chosen.draws,
-        chains=chosen.chains,
         rng_key=chosen.seed,
+        **given(chosen, "hyperparameters", "draws", "chains"),
     )
     if chosen.json:
         _document(chosen, certificate, comparison)
@@ -121,12 +119,10 @@ def sbc_run(chosen: argparse.Namespace) -> None:
             program,
             *args,
             engine=engines[engine],
-            hyperparameters=chosen.hyperparameters,
-            simulations=chosen.simulations,
             rng_key=chosen.seed,
             file=file,
-            scheduler=chosen.scheduler,
             progress_bar=not chosen.json,
+            **given(chosen, "hyperparameters", "simulations", "scheduler"),
             **options,
         )
     except KeyboardInterrupt:
@@ -137,20 +133,15 @@ def sbc_run(chosen: argparse.Namespace) -> None:
         ) from None
     picture = calibration.picture(out / _PICTURE)
     calibration.summary().to_csv(out / _SUMMARY)
-    if chosen.json:
-        document(
-            chosen,
-            seed=chosen.seed,
-            what=calibration.name,
-            verdict=calibration.verdict(),
-            sentence=calibration.sentence,
-            quantities=calibration.summary().reset_index(names="quantity").to_dict("records"),
-            picture=str(picture),
-        )
-        return
     name, _, how = calibration.name.partition(", ")
-    say(f"{model_words(name)}; {how}:\n{calibration.sentence}")
-    say(
-        f"The picture is in {picture}, the simulations beside it: more with --simulations and the "
-        "same folder"
+    tell(
+        chosen,
+        f"{model_words(name)}; {how}:\n{calibration.sentence}\nThe picture is in {picture}, the "
+        "simulations beside it: more with --simulations and the same folder",
+        seed=chosen.seed,
+        what=calibration.name,
+        verdict=calibration.verdict(),
+        sentence=calibration.sentence,
+        quantities=calibration.summary().reset_index(names="quantity").to_dict("records"),
+        picture=str(picture),
     )

@@ -15,7 +15,7 @@ from relpref.data.labels import is_missing
 from relpref.data.rankings import read_ballots
 from relpref.data.tables import Table, read_table
 from relpref.errors import DataError
-from relpref.runs import check_target, copied, save_run
+from relpref.runs import copied, save_run
 
 _FOLDS = 5
 
@@ -26,7 +26,6 @@ def run(chosen: argparse.Namespace) -> None:
     Where every ranker has a class, each ballot is classified by those of other rankers. The
     posterior is that of all ballots with a class.
     """
-    check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     given = copied({"ballots": Path(chosen.ballots), "classes": Path(chosen.classes)})
     ballots = _ballots(chosen)
     class_of = _classes(read_table(chosen.classes, encoding=chosen.encoding), ballots)

@@ -12,17 +12,14 @@ from relpref.data_loaders.registry import (
     DataSet,
     data_folder,
     data_set,
+    download,
     how_to_get,
 )
 from relpref.errors import DataError
 
 
-def run(chosen: argparse.Namespace) -> None:
-    """List the data sets or fetch one."""
-    {"list": _list, "get": _get}[chosen.action](chosen)
-
-
-def _list(chosen: argparse.Namespace) -> None:
+def list_sets(chosen: argparse.Namespace) -> None:
+    """List the data sets."""
     folder, data_sets = data_folder(), DATA_SETS.values()
     if chosen.json:
         rows = [
@@ -53,14 +50,13 @@ def _here(entry: DataSet, folder: Path | None) -> bool:
     )
 
 
-def _get(chosen: argparse.Namespace) -> None:
+def get(chosen: argparse.Namespace) -> None:
+    """Fetch a data set."""
     entry = data_set(chosen.set)
     if not entry.folder:
         raise DataError(f"{entry.name} comes with the package: read it with {entry.loader}")
     if not entry.files:
         raise DataError(f"{entry.name} cannot be fetched for you. {how_to_get(entry)}")
-    from relpref.data_loaders.registry import download
-
     folder = Path(chosen.folder or data_folder() or "data").absolute()
     place = folder / entry.folder
     if chosen.speaks:

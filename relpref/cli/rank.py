@@ -9,7 +9,7 @@ from typing import Any
 
 from relpref.ask.learning import up_to_date
 from relpref.cli.fit import assigned
-from relpref.cli.output import document, say, show_table
+from relpref.cli.output import document, say, show_table, tell
 from relpref.data.arrays import counted
 from relpref.errors import DataError
 from relpref.files import replaced
@@ -137,10 +137,7 @@ def plot_run(chosen: argparse.Namespace) -> None:
         raise DataError(f"--out {path}: a picture ends in .{', .'.join(sorted(kinds))}; rename it")
     with replaced(path) as part:
         figure.savefig(part, format=kind, bbox_inches="tight", dpi=150)
-    if chosen.json:
-        document(chosen, picture=str(path))
-    else:
-        say(f"The picture is in {path}")
+    tell(chosen, f"The picture is in {path}", picture=str(path))
 
 
 def prefer_run(chosen: argparse.Namespace) -> None:
@@ -205,10 +202,5 @@ def report_run(chosen: argparse.Namespace) -> None:
     posterior = opened(chosen.run)
     path = Path(chosen.out) if chosen.out else Path(chosen.run) / REPORT
     words = named_words(read_record(Path(chosen.run)).get("options", {}), vars(chosen))
-    posterior.report(
-        path, title=chosen.title, relations_evidence=chosen.evidence or None, words=words
-    )
-    if chosen.json:
-        document(chosen, report=str(path))
-    else:
-        say(f"The report is in {path}")
+    posterior.report(path, title=chosen.title, relations_evidence=chosen.evidence, words=words)
+    tell(chosen, f"The report is in {path}", report=str(path))
