@@ -175,6 +175,17 @@ def _reason_to_keep(target: Path, replace: bool, how: str, another: str) -> str:
     return "" if replace else f"there is a run already; {how}, or {another}"
 
 
+def runs_in(folder: Path) -> dict[str, Path]:
+    """Runs in a folder by name: subfolders that are runs, or the folder itself."""
+    if (folder / RECORD).is_file():
+        return {folder.absolute().name: folder}
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder}: there is no such folder; give one with the runs that relpref fit wrote"
+        )
+    return {path.name: path for path in sorted(folder.iterdir()) if (path / RECORD).is_file()}
+
+
 def is_run_of(folder: str | os.PathLike[str], command: str) -> bool:
     """Whether a folder is a run that a command wrote."""
     record = _record_or_none(Path(folder))

@@ -123,9 +123,11 @@ TYPES = {f".{kind}": f"image/{kind}" for kind in ("avif", "gif", "jpeg", "png", 
 TYPES[".jpg"] = "image/jpeg"
 
 
-def is_picture(file: Path) -> bool:
-    """Whether a file may be sent as a picture; `item` has checked its folder."""
-    return file.suffix.lower() in TYPES and os.path.isfile(file)
+def picture_of(item: Item) -> Path | None:
+    """File that may be sent as the picture of an item; `item` has checked its folder."""
+    file = item.image
+    sendable = file is not None and file.suffix.lower() in TYPES and os.path.isfile(file)
+    return file if sendable else None
 
 
 # Control characters except newline and tab, marks that change the direction of text, surrogates,
@@ -179,7 +181,7 @@ def _sign(match: re.Match[str]) -> str:
 _FEW = 6  # attributes that are shown at once, the others on request
 
 
-def card(item: Item, side: str, outcome: str, *, picture: bool) -> dict[str, Any]:
+def card(item: Item, side: str, outcome: str) -> dict[str, Any]:
     """Values for the template of an item on one side; ``outcome`` is the answer that chooses it."""
     attributes = [(name(key).head, name(value)) for key, value in item.attributes]
     few = _FEW if len(attributes) > _FEW + 2 else len(attributes)  # two are not worth a click
@@ -188,7 +190,7 @@ def card(item: Item, side: str, outcome: str, *, picture: bool) -> dict[str, Any
         "outcome": outcome,
         "name": name(item.label),
         "text": prose(item.text or ""),
-        "picture": picture,
+        "picture": picture_of(item) is not None,
         "link": _link(item.link),
         "few": attributes[:few],
         "more": attributes[few:],

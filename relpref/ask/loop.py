@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -195,8 +196,7 @@ class Loop:
         # Pairs with answers that the posterior could not learn; they are not asked meanwhile.
         self._unlearned: list[tuple[Any, Any]] = []
         self._worth: tuple[ExpectedGain, int] | None = None  # with the version it was computed for
-        # Last ranking by all answers, with its posterior and interval.
-        self._ranked: tuple[UtilityPosterior, float, pd.DataFrame] | None = None
+        self._ranking_of = lru_cache(maxsize=1)(ranking_of)
         # Rankings by a rater's own answers: by rater and interval, the version and the ranking.
         self._own: dict[tuple[str, float], tuple[int, pd.DataFrame]] = {}
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
@@ -395,10 +395,7 @@ class Loop:
             ``mean``, ``sd``, ``lower`` and ``upper`` by item; with too many items for a matrix, the
             last three only for the first 100.
         """
-        posterior = self.posterior
-        if self._ranked is None or self._ranked[:2] != (posterior, interval):
-            self._ranked = posterior, interval, ranking_of(posterior, interval)
-        return self._ranked[2]
+        return self._ranking_of(self.posterior, interval)
 
     def own_ranking(self, rater: str, interval: float = 0.9) -> pd.DataFrame | None:
         """Rank the items by the answers of one rater only, at the hyperparameters of all.

@@ -19,7 +19,7 @@ from relpref.cli.output import given, say
 from relpref.cli.rank import labels
 from relpref.data.arrays import counted
 from relpref.errors import DataError
-from relpref.runs import ANSWERS, load_run
+from relpref.runs import ANSWERS, load_run, runs_in
 
 if TYPE_CHECKING:
     from relpref.ask import Loop
@@ -100,6 +100,7 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
 
 def serve_run(chosen: argparse.Namespace) -> None:
     """Serve a start page of all runs of a folder."""
+    runs_in(Path(chosen.folder))  # refuses what is no folder
     _page("relpref.ask.gallery")(chosen.folder, port=chosen.port, ask=bool(chosen.ask))
 
 

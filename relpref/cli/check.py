@@ -40,12 +40,12 @@ def run(chosen: argparse.Namespace) -> None:
         _document(chosen, certificate, comparison)
         return
     if len(table := comparison.table):
-        order = table["shift"].abs().sort_values(ascending=False, kind="stable").index
-        rows = _rows(table.loc[order].head(_SHOWN)) or []
+        table = table.sort_values("shift", key=abs, ascending=False, kind="stable")
+        rows = _rows(table.head(_SHOWN)) or []
         for row in rows:
             label = row["label"]
             row["label"] = ", ".join(map(str, label)) if isinstance(label, tuple) else label
-        name = " ".join(str(part) for part in table.index.names)
+        name = " ".join(map(str, table.index.names))
         more = len(table) - len(rows)
         rest = f"\n({more} more, off by less)" if more else ""
         say(f"\n{formatted([(name, '{label}'), *_COLUMNS], rows)}{rest}\n")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.cli.output import say, show_table
+from relpref.cli.output import given, say, show_table
 from relpref.data import Rankings
 from relpref.data.arrays import counted, shown
 from relpref.data.labels import is_missing
@@ -26,7 +26,7 @@ def run(chosen: argparse.Namespace) -> None:
     Where every ranker has a class, each ballot is classified by those of other rankers. The
     posterior is that of all ballots with a class.
     """
-    given = copied({"ballots": Path(chosen.ballots), "classes": Path(chosen.classes)})
+    tables = copied({"ballots": Path(chosen.ballots), "classes": Path(chosen.classes)})
     ballots = _ballots(chosen)
     class_of = _classes(read_table(chosen.classes, encoding=chosen.encoding), ballots)
     training = np.flatnonzero([ranker in class_of for ranker in ballots.rankers])
@@ -36,21 +36,23 @@ def run(chosen: argparse.Namespace) -> None:
     from relpref.classifiers import RankingGPClassifier
 
     classifier = RankingGPClassifier(chosen.kernel, random_state=chosen.seed)
-    left_out = None if len(new) else _left_out(classifier, ballots, classes, chosen.seed)
+    rows, share = new, None
+    if not len(new):
+        rows, probabilities = training, _left_out(classifier, ballots, classes, chosen.seed)
     classifier.fit(ballots[training], classes)
-    rows = training if left_out is not None else new
-    probabilities = classifier.predict_proba(ballots[new]) if left_out is None else left_out
+    if len(new):
+        probabilities = classifier.predict_proba(ballots[new])
     predicted = np.array(names, dtype=object)[np.argmax(probabilities, axis=1)]
-    share = None if left_out is None else float(np.mean(predicted == classes))
+    if not len(new):
+        share = float(np.mean(predicted == classes))
     save_run(
         chosen.out,
         classifier.posterior_,
-        given,
+        tables,
         command="classify",
         model="ranking_classifier",
         seed=chosen.seed,
-        options={"kernel": chosen.kernel}
-        | ({"incomplete": chosen.incomplete} if chosen.incomplete else {}),
+        options=given(chosen, "kernel", "incomplete"),
         replace=chosen.force,
     )
     table = pd.DataFrame(probabilities, columns=[f"p({name})" for name in names])

@@ -150,7 +150,7 @@ def run(chosen: argparse.Namespace) -> None:
     check_target(out, replace=replace, how="the demo does not replace it")
     season = read()
     if chosen.speaks:
-        _paragraph(f"{about(season)}\n")
+        _paragraph(about(season))
     outcome = fit(season, chosen.seed, progress_bar=not chosen.quiet)
     save_run(
         out,
@@ -164,7 +164,17 @@ def run(chosen: argparse.Namespace) -> None:
         report=lambda path: _report(outcome, path),
     )
     if chosen.json:
-        _document(chosen, outcome)
+        data = outcome.posterior.data
+        document(
+            chosen,
+            report=str(out / REPORT),
+            seed=chosen.seed,
+            data={"description": data.describe(), **sizes(data)},
+            hyperparameters=outcome.posterior.hyperparameters,
+            predicted=len(outcome.losses),
+            models=outcome.models.reset_index().to_dict("records"),
+            ranking=outcome.ranking.reset_index(names="team").head(TOP).to_dict("records"),
+        )
     if chosen.speaks:
         _print(outcome, out)
 
@@ -184,7 +194,7 @@ def _print(outcome: Outcome, out: Path) -> None:
     say(formatted(columns, top.to_dict("records"), left=(1, 2)))
     models = _model_table(outcome)
     say(f"\n{formatted([(name, f'{{{name}}}') for name in models], models.to_dict('records'))}")
-    _paragraph(evaluation(outcome) + "\n")
+    _paragraph(evaluation(outcome))
     for text in findings(outcome):
         _paragraph(text, indent="  ")
     name = quote(str(out))
@@ -212,9 +222,9 @@ def _model_table(outcome: Outcome) -> pd.DataFrame:
 
 
 def _paragraph(text: str, indent: str = "") -> None:
-    """Print a wrapped paragraph."""
-    end = "\n" if text.endswith("\n") else ""
-    say(textwrap.fill(text, _WIDTH, break_on_hyphens=False, subsequent_indent=indent) + end)
+    """Print a wrapped paragraph, and an empty line below it unless it is a part of a list."""
+    lines = textwrap.fill(text, _WIDTH, break_on_hyphens=False, subsequent_indent=indent)
+    say(lines if indent else f"{lines}\n")
 
 
 def about(season: Season) -> str:
@@ -324,18 +334,4 @@ def _tables(season: Season) -> tuple[Copy, ...]:
     }
     return tuple(
         Copy(f"{TABLES}/{name}.csv", f"{name}.csv", text.encode()) for name, text in tables.items()
-    )
-
-
-def _document(chosen: argparse.Namespace, outcome: Outcome) -> None:
-    data = outcome.posterior.data
-    document(
-        chosen,
-        report=str(Path(chosen.out) / REPORT),
-        seed=chosen.seed,
-        data={"description": data.describe(), **sizes(data)},
-        hyperparameters=outcome.posterior.hyperparameters,
-        predicted=len(outcome.losses),
-        models=outcome.models.reset_index().to_dict("records"),
-        ranking=outcome.ranking.reset_index(names="team").head(TOP).to_dict("records"),
     )

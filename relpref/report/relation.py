@@ -22,7 +22,6 @@ from relpref.report.blocks import (
     lead,
     significant,
 )
-from relpref.report.model import hyperparameters, methods
 
 INTERVAL = 0.9
 # Without a closed form, uncertainty needs a factor of the edges' kernel, O(edges³).
@@ -81,7 +80,7 @@ class Subject:
         There are no intervals if they take too long.
         """
         posterior = self.posterior
-        scores = self.scores[int(np.flatnonzero(self.sampled == node)[0])]
+        scores = self.scores[np.searchsorted(self.sampled, node)]
         order = np.argsort(-scores, kind="stable")  # NaN last
         order = order[np.isfinite(scores[order])][:MOST_RANKED]
         if not self.uncertain and len(order):
@@ -119,14 +118,10 @@ def contents(posterior: RelationPosterior, *_: object) -> Contents:
         _on_top(subject),
         _known(subject),
         quality,
-        hyperparameters(posterior),
     ]
-    return Contents(
-        "Conditional ranking report",
-        Chapter("", "relation.html:summary", {"s": subject} | _leaders(subject)),
-        chapters,
-        methods(posterior, "relation.html:methods", problem=posterior.problem),
-    )
+    summary = {"s": subject} | _leaders(subject)
+    facts = {"problem": posterior.problem}
+    return Contents("Conditional ranking report", summary, chapters, facts)
 
 
 def _leaders(subject: Subject) -> dict[str, Any]:
@@ -214,8 +209,7 @@ def _picture(subject: Subject, node: int, table: pd.DataFrame) -> Any:
         "dot for the score and a line for its interval."
     )
     words = {"title": "Scores", "description": description, "label": "score, with 90% intervals"}
-    tiers = tiers_of(table, len(table))
-    return plots.both(plots.forest, "scores", table.assign(name=names), tiers, **words)
+    return plots.forest("scores", table.assign(name=names), tiers_of(table, len(table)), **words)
 
 
 def _on_top(subject: Subject) -> Chapter | None:
@@ -282,16 +276,16 @@ def _nodes_out(subject: Subject) -> dict[str, Any]:
     scores = per_node(concordance, subject.values.mean_matrix, np.nan_to_num(predicted))
     shares = pd.Series(scores.values).dropna().sort_values(kind="stable")
     worst = shares.head(_WORST)
-    facts = {"single": False, "folds": folds, "mean": float(scores.mean), "worst": worst}
-    return facts | {"counts": subject.values.row_counts[worst.index]} | average(shares.to_numpy())
+    facts = {"single": False, "folds": folds, "mean": scores.mean, "worst": worst}
+    return facts | {"counts": subject.values.row_counts[worst.index]} | average(shares)
 
 
-def average(values: Floats) -> dict[str, Any]:
+def average(values: Any) -> dict[str, Any]:
     """Number and standard error of concordances; ``guessing`` if they may be 0.5."""
-    number = len(values)
-    error = float(np.std(values, ddof=1) / np.sqrt(number)) if number > 1 else np.nan
-    guessing = number > 1 and float(np.mean(values)) - 2 * error <= 0.5
-    return {"number": number, "error": error, "guessing": guessing}
+    shares = pd.Series(values)
+    error = shares.sem()  # NaN for a single one
+    guessing = shares.mean() - 2 * error <= 0.5
+    return {"number": len(shares), "error": error, "guessing": guessing}
 
 
 def _labels_out(subject: Subject) -> dict[str, Any]:
@@ -302,13 +296,13 @@ def _labels_out(subject: Subject) -> dict[str, Any]:
         return {"refused": "size"}
     table = leave_one_out(subject.posterior).table
     label, mean, sd = (table[name].to_numpy() for name in ("label", "mean", "sd"))
-    inside = float(np.mean(np.abs(label - mean) <= _REACH * sd))
+    inside = np.mean(np.abs(label - mean) <= _REACH * sd)
     return {
         "refused": "",
         "number": len(label),
-        "error": float(np.sqrt(np.mean(np.square(label - mean)))),
-        "spread": float(np.std(label)),
+        "error": np.sqrt(np.mean(np.square(label - mean))),
+        "spread": np.std(label),
         "inside": inside,
-        "chances_off": (inside - 0.9) / float(np.sqrt(0.9 * 0.1 / len(label))),
+        "chances_off": (inside - 0.9) / np.sqrt(0.9 * 0.1 / len(label)),
         "table": table.sort_values("log_score", kind="stable").head(_WORST),
     }

@@ -126,7 +126,7 @@ class Subject:
         data = self.full.data
         if data.attribute_names or not data.num_answers:
             return None
-        names, group = np.unique(np.asarray(data.groups())[self.chosen], return_inverse=True)
+        names, group = np.unique(data.groups()[self.chosen], return_inverse=True)
         return group if len(names) > 1 else None
 
     @property
@@ -184,7 +184,7 @@ class Subject:
         answers = self.full.data.comparisons
         ends = np.stack([answers.winner, answers.loser])
         if answers.probability is None:
-            return ends, slice(None) if answers.tie is None else ~np.asarray(answers.tie)
+            return ends, slice(None) if answers.tie is None else ~answers.tie
         return np.where(answers.probability > 0.5, ends, ends[::-1]), answers.probability != 0.5
 
     @cached_property
@@ -205,16 +205,15 @@ class Subject:
         Only the answers ``which`` are counted.
         """
         data = self.full.data
-        total = np.zeros(data.num_items, dtype=np.int64)
-        np.add.at(total, ends[which], data.count[which])
-        return total[self.chosen]
+        total = np.bincount(ends[which], data.count[which], data.num_items)
+        return total.astype(np.int64)[self.chosen]
 
     @cached_property
     def pairs(self) -> int:
         """Number of different pairs with answers, among all items."""
         data = self.full.data
-        ends = np.stack([np.asarray(data.winner), np.asarray(data.loser)])
-        return int(np.unique(np.sort(ends, axis=0), axis=1).shape[1])
+        ends = np.sort(np.stack([data.winner, data.loser]), axis=0)
+        return np.unique(ends, axis=1).shape[1]
 
     @cached_property
     def contradicted(self) -> int:

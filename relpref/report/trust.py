@@ -133,16 +133,15 @@ class Checked:
         }
         if certificate is not None and (table := certificate.table) is not None:
             facts["wrong"] = certificate.verdict != "good" and bool(off(table).any(axis=None))
-            facts["most"] = float(table["shift"].abs().max())
-            facts["widths"] = [float(table["sd_ratio"].min()), float(table["sd_ratio"].max())]
+            facts["most"] = table["shift"].abs().max()
+            facts["widths"] = [table["sd_ratio"].min(), table["sd_ratio"].max()]
         if certificate is not None and certificate.verdict == "failed":
             facts["unreliable"] = self.posterior.sampled or certificate.table is not None
         if held is not None:
             summary = held.summary()
             facts["measures"] = summary[np.isfinite(summary["value"])]
-            numbers = bool((held.outcome < 0).any())
-            facts["density"] = numbers and "list" not in held.table
-            facts["ties"] = held.paired and bool((held.outcome == 1).any())
+            facts["density"] = (held.outcome < 0).any() and "list" not in held.table
+            facts["ties"] = held.paired and (held.outcome == 1).any()
             facts["calibrated"] = self._calibrated(held)
         return facts
 
@@ -158,10 +157,10 @@ class Checked:
         return {
             "number": number,
             "picture": picture,
-            "expected": float(predicted.mean()),
-            "observed": float(right.mean()),
+            "expected": predicted.mean(),
+            "observed": right.mean(),
             # Standard deviation for independent outcomes with these probabilities.
-            "error": float(np.sqrt(np.sum(predicted * (1 - predicted)))) / number,
+            "error": np.sqrt(np.sum(predicted * (1 - predicted))) / number,
         }
 
 

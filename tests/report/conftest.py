@@ -177,7 +177,7 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace pictures, which take most of the time, by empty ones."""
     for name in PICTURES:
         drawn: Any = '<svg role="img"></svg>'
-        drawn = drawn if name == "forest" else Picture(drawn)
+        drawn = Picture(drawn, drawn if name == "forest" else None)
         monkeypatch.setattr(f"relpref.report.plots.{name}", lambda *_, drawn=drawn, **__: drawn)
 
 
