@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from relpref._version import versions
 from relpref.blas import one_thread
 from relpref.errors import ClusterError, DataError
+from relpref.files import FilePath
 from relpref.result import terminal_bar
 
 FORMS = (
@@ -45,7 +46,7 @@ def run_all(
     scheduler: str | None = None,
     *,
     label: str = "items",
-    kept: str | os.PathLike[str] | None = None,
+    kept: FilePath | None = None,
     progress_bar: bool = True,
 ) -> Iterator[tuple[int, Result]]:
     """Call a function with each item and yield the results in the order in which they are finished.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpref._version import versions
 from relpref.errors import DataError, StorageError
-from relpref.files import file_digest, previous, replaced_folder
+from relpref.files import FilePath, file_digest, previous, replaced_folder
 
 if TYPE_CHECKING:
     from relpref.data.relation import Files
@@ -102,7 +102,7 @@ class Run:
     """Run read from its folder; the metadata are the content of ``run.json``."""
 
     folder: Path
-    posterior: "Posterior | RelationPosterior"
+    posterior: Any  # a Posterior or a RelationPosterior
     metadata: Mapping[str, Any]
 
 
@@ -131,7 +131,7 @@ def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
     )
 
 
-def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> None:
+def check_target(folder: FilePath, *, replace: bool, how: str) -> None:
     """Refuse a folder into which no run can be written, before anything is computed."""
     target = Path(folder)
     parent = target.absolute().parent
@@ -186,14 +186,14 @@ def runs_in(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(folder.iterdir()) if (path / RECORD).is_file()}
 
 
-def is_run_of(folder: str | os.PathLike[str], command: str) -> bool:
+def is_run_of(folder: FilePath, command: str) -> bool:
     """Whether a folder is a run that a command wrote."""
     record = _record_or_none(Path(folder))
     return record is not None and record.get("command") == command
 
 
 def save_run(
-    folder: str | os.PathLike[str],
+    folder: FilePath,
     posterior: "Posterior | RelationPosterior",
     tables: tuple[Copy, ...],
     *,
@@ -230,7 +230,7 @@ def save_run(
         (part / RECORD).write_text(record_text(record), encoding="utf-8")
 
 
-def load_run(folder: str | os.PathLike[str]) -> Run:
+def load_run(folder: FilePath) -> Run:
     """Read a run."""
     path = Path(folder)
     record = read_record(path)
@@ -243,7 +243,7 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
         return _loaded(path, now)
 
 
-def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
+def load(path: FilePath, *, program: Any = None) -> "Posterior | RelationPosterior":
     """Read a posterior that its ``save`` wrote, or that of a run, which ``relpref fit`` wrote.
 
     Nothing named in the file is imported or called: programs, kernels and likelihoods are those of

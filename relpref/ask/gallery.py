@@ -66,7 +66,7 @@ def _read(folder: Path, stamp: Any) -> _Summary:
             with store:
                 title = store.words().get("title", title)
         run = load_run(folder)
-        posterior: Any = run.posterior
+        posterior = run.posterior
         if posterior.kind != "utilities":
             description = "Ranks objects for a given node." * (posterior.kind == "relation")
             return _Summary(stamp, title, description, posterior=posterior)

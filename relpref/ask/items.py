@@ -15,8 +15,9 @@ import pandas as pd
 from relpref.data import PreferenceData
 from relpref.data.arrays import shown
 from relpref.data.labels import LabelIndex, is_missing, read_labels
-from relpref.data.tables import FilePath, read_table
+from relpref.data.tables import read_table
 from relpref.errors import DataError
+from relpref.files import FilePath
 from relpref.limits import MAX_ATTRIBUTES
 from relpref.runs import TABLES, Run
 
@@ -57,7 +58,8 @@ def read_items(
     """
     most = MAX_ATTRIBUTES + len(_COLUMNS) + 1
     table = read_table(path, max_columns=most, encoding=encoding)
-    frame = table.frame.rename(columns=str).astype(object).map(_cell)
+    frame = table.frame.rename(columns=str).astype(object)
+    frame = frame.map(lambda cell: "" if is_missing(cell) else str(cell))
     items: dict[Any, Any] = {}
     if len(frame.columns):
         printed = {str(label): label for label in labels}
@@ -112,10 +114,6 @@ def _inside(folder: str, name: str | None) -> Path | None:
     except (OSError, RuntimeError, ValueError):  # a link to itself, or impossible characters
         return None
     return file if inside and os.path.isfile(file) else None  # raises nothing for a long name
-
-
-def _cell(cell: Any) -> str:
-    return "" if is_missing(cell) else str(cell)
 
 
 # SVG is left out because it may carry scripts.
@@ -260,7 +258,7 @@ def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
         "view": view,
         "rows": rows,
         "total": len(ranking),
-        "tied": int((ranking["tier"] == 1).sum()) - 1 if "tier" in ranking else 0,
+        "tied": (ranking["tier"] == 1).sum() - 1 if "tier" in ranking else 0,
         "found": len(matches),
         "zero": round(-scale * low, 2),
         "previous": view._replace(start=max(view.start - view.most, 0)) if view.start > 0 else None,

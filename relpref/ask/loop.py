@@ -23,7 +23,6 @@ from relpref.ask.questions import Question, rater_name
 from relpref.ask.store import AnswerStore
 from relpref.ask.tables import answers_table, export_answers, import_answers
 from relpref.data.arrays import counted, shown
-from relpref.data.tables import FilePath
 from relpref.errors import DataError, RelprefError
 from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
@@ -36,6 +35,7 @@ from relpref.explore.stopping import (
     rounded,
     why,
 )
+from relpref.files import FilePath
 from relpref.infer import UtilityPosterior
 from relpref.limits import MAX_INTERVALS, MAX_PROMPT_LENGTH
 from relpref.report.words import OURS, Words, named_words

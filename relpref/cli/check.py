@@ -1,9 +1,9 @@
 """``relpref check`` and ``relpref sbc``: test the posterior of a run."""
 
-import argparse
+from argparse import Namespace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -14,13 +14,10 @@ from relpref.errors import DataError
 from relpref.files import made
 from relpref.registry import CHOICES, find
 
-if TYPE_CHECKING:
-    from relpref.diagnostics import Certificate, Check
-
 _SHOWN = 10  # rows, those with the largest errors
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Compare a run with the exact posterior, by importance weights and by NUTS."""
     posterior = opened(chosen.run)
     from relpref.diagnostics import certify, check
@@ -37,7 +34,16 @@ def run(chosen: argparse.Namespace) -> None:
         **given(chosen, "hyperparameters", "draws", "chains"),
     )
     if chosen.json:
-        _document(chosen, certificate, comparison)
+        first = ("verdict", "sentence", "k_hat", "ess", "efficiency", "num_samples", "log_evidence")
+        second = ("verdict", "sentence", "r_hat", "ess", "divergences", "probability_shift")
+        hyperparameters = _rows(comparison.hyperparameters)
+        document(
+            chosen,
+            certificate={name: getattr(certificate, name) for name in first}
+            | {"table": _rows(certificate.table)},
+            nuts={name: getattr(comparison, name) for name in second}
+            | {"table": _rows(comparison.table), "hyperparameters": hyperparameters},
+        )
         return
     if len(table := comparison.table):
         table = table.sort_values("shift", key=abs, ascending=False, kind="stable")
@@ -66,18 +72,6 @@ _COLUMNS = (
 )
 
 
-def _document(chosen: argparse.Namespace, certificate: "Certificate", comparison: "Check") -> None:
-    first = ("verdict", "sentence", "k_hat", "ess", "efficiency", "num_samples", "log_evidence")
-    second = ("verdict", "sentence", "r_hat", "ess", "divergences", "probability_shift")
-    document(
-        chosen,
-        certificate={name: getattr(certificate, name) for name in first}
-        | {"table": _rows(certificate.table)},
-        nuts={name: getattr(comparison, name) for name in second}
-        | {"table": _rows(comparison.table), "hyperparameters": _rows(comparison.hyperparameters)},
-    )
-
-
 def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]] | None:
     """Rows with their labels, None without a table."""
     if table is None:
@@ -89,7 +83,7 @@ def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]] | None:
 _SIMULATIONS, _PICTURE, _SUMMARY = "simulations.jsonl", "ecdf.svg", "summary.csv"
 
 
-def sbc_run(chosen: argparse.Namespace) -> None:
+def sbc_run(chosen: Namespace) -> None:
     """Calibrate the model of a run by simulations."""
     posterior = opened(chosen.run, "utilities", "relation")
     words, default = {name.lower(): name for name in CHOICES["engine"]}, posterior.engine.lower()
@@ -143,5 +137,5 @@ def sbc_run(chosen: argparse.Namespace) -> None:
         verdict=calibration.verdict(),
         sentence=calibration.sentence,
         quantities=calibration.summary().reset_index(names="quantity").to_dict("records"),
-        picture=str(picture),
+        picture=picture,
     )

@@ -1,6 +1,6 @@
 """``relpref classify``: predict the group behind each ballot."""
 
-import argparse
+from argparse import Namespace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -10,7 +10,7 @@ import pandas as pd
 
 from relpref.cli.output import given, say, show_table
 from relpref.data import Rankings
-from relpref.data.arrays import counted, shown
+from relpref.data.arrays import Array, counted, shown
 from relpref.data.labels import is_missing
 from relpref.data.rankings import read_ballots
 from relpref.data.tables import Table, read_table
@@ -20,7 +20,7 @@ from relpref.runs import copied, save_run
 _FOLDS = 5
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Classify the ballots of rankers without a class, and save the posterior.
 
     Where every ranker has a class, each ballot is classified by those of other rankers. The
@@ -44,7 +44,7 @@ def run(chosen: argparse.Namespace) -> None:
         probabilities = classifier.predict_proba(ballots[new])
     predicted = np.array(names, dtype=object)[np.argmax(probabilities, axis=1)]
     if not len(new):
-        share = float(np.mean(predicted == classes))
+        share = np.mean(predicted == classes)
     save_run(
         chosen.out,
         classifier.posterior_,
@@ -71,7 +71,7 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"The run is in {chosen.out}: try relpref report {quote(chosen.out)}")
 
 
-def _ballots(chosen: argparse.Namespace) -> Rankings:
+def _ballots(chosen: Namespace) -> Rankings:
     """Rankings of a PrefLib file or of a table."""
     ballots = read_ballots(chosen.ballots, chosen.incomplete)
     if ballots is not chosen.ballots:
@@ -99,9 +99,7 @@ def _classes(table: Table, ballots: Rankings) -> dict[Any, str]:
     return classes
 
 
-def _left_out(
-    classifier: Any, ballots: Rankings, classes: np.ndarray[Any, Any], seed: int
-) -> np.ndarray[Any, Any]:
+def _left_out(classifier: Any, ballots: Rankings, classes: Array, seed: int) -> Array:
     """Probabilities of the classes by the ballots of other rankers, in folds of rankers."""
     from sklearn.model_selection import GroupKFold
 

@@ -1,6 +1,6 @@
 """``relpref conditional fit | rank``: rank objects for a given node."""
 
-import argparse
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _FOLDS = 5
 
 
-def fit(chosen: argparse.Namespace) -> None:
+def fit(chosen: Namespace) -> None:
     """Learn from a relation, and save the run."""
     files = given(chosen, "nodes", "objects", "relation")
     tables = copied({name: Path(file) for name, file in files.items()})
@@ -118,7 +118,7 @@ def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, 
     return ", ".join([*parts, f"{counted(edges, 'label')} of {pairs:,} pairs"])
 
 
-def rank(chosen: argparse.Namespace) -> None:
+def rank(chosen: Namespace) -> None:
     """Rank the objects of a run."""
     posterior = opened(chosen.run, "relation")
     objects = _new(chosen.new_objects, posterior.objects, chosen.encoding)
@@ -127,7 +127,7 @@ def rank(chosen: argparse.Namespace) -> None:
     show(chosen, ranking, "score", query=chosen.query, interval=chosen.interval)
 
 
-def _query(chosen: argparse.Namespace, posterior: "RelationPosterior") -> Any:
+def _query(chosen: Namespace, posterior: "RelationPosterior") -> Any:
     """Label of a node of the run, or the features of a new node."""
     nodes = posterior.nodes.labels
     new = _new(chosen.new, posterior.nodes, chosen.encoding)

@@ -1,6 +1,6 @@
 """``relpref data``: list and fetch public data sets."""
 
-import argparse
+from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from relpref.data_loaders.registry import (
 from relpref.errors import DataError
 
 
-def list_sets(chosen: argparse.Namespace) -> None:
+def list_sets(chosen: Namespace) -> None:
     """List the data sets."""
     folder, data_sets = data_folder(), DATA_SETS.values()
     if chosen.json:
@@ -50,7 +50,7 @@ def _here(entry: DataSet, folder: Path | None) -> bool:
     )
 
 
-def get(chosen: argparse.Namespace) -> None:
+def get(chosen: Namespace) -> None:
     """Fetch a data set."""
     entry = data_set(chosen.set)
     if not entry.folder:
@@ -76,7 +76,7 @@ def get(chosen: argparse.Namespace) -> None:
         document(
             chosen,
             name=entry.name,
-            folder=str(place),
+            folder=place,
             fetched=fetched,
             terms=entry.terms,
             cite=entry.cite,

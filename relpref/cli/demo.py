@@ -1,7 +1,7 @@
 """``relpref demo``: rank national football teams with and without their confederations."""
 
-import argparse
 import textwrap
+from argparse import Namespace
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,12 +37,6 @@ class Season:
     matches: pd.DataFrame
     confederation: pd.Series
     later: pd.Series
-
-    @property
-    def number(self) -> pd.Series:
-        """Number of matches by team."""
-        played = pd.concat([self.matches["home_team"], self.matches["away_team"]]).value_counts()
-        return played.reindex(self.confederation.index)
 
     def shuffled(self, seed: int) -> pd.Series:
         """Confederations in a random order of the teams."""
@@ -93,11 +87,9 @@ class Outcome:
     @cached_property
     def ranking(self) -> pd.DataFrame:
         """Ranking with each team's confederation and number of matches."""
-        table = self.posterior.ranking()
-        return table.assign(
-            confederation=self.season.confederation[table.index],
-            matches=self.season.number[table.index],
-        )
+        teams = self.season.matches[["home_team", "away_team"]].stack().value_counts()
+        ranking = self.posterior.ranking()
+        return ranking.assign(confederation=self.season.confederation, matches=teams)
 
 
 def read() -> Season:
@@ -142,7 +134,7 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
     return Outcome(season, run(season.matches, season.confederation), models)
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Fit the models, print a summary, write the run with its report."""
     out = Path(chosen.out)
     # An earlier demo is replaced, a run of the user is not.
@@ -167,7 +159,7 @@ def run(chosen: argparse.Namespace) -> None:
         data = outcome.posterior.data
         document(
             chosen,
-            report=str(out / REPORT),
+            report=out / REPORT,
             seed=chosen.seed,
             data={"description": data.describe(), **sizes(data)},
             hyperparameters=outcome.posterior.hyperparameters,
@@ -242,7 +234,7 @@ def about(season: Season) -> str:
 def evaluation(outcome: Outcome) -> str:
     """Describe how the models were compared, and the teams they rank first."""
     season = outcome.season
-    later = int(season.later.sum())
+    later = season.later.sum()
     best = {name: _first_five(outcome.earlier[name]) for name in (ALONE, RELATION)}
     return (
         f"The three models learned from the {len(season.matches) - later:,} matches before "
@@ -282,10 +274,10 @@ def findings(outcome: Outcome) -> list[str]:
 
 def tiers_in_words(tiers: pd.DataFrame) -> str:
     """Sentence about the teams that cannot be told apart from the best."""
-    others = int((tiers["tier"] == 1).sum()) - 1
+    others = (tiers["tier"] == 1).sum() - 1
     who = f"{others} of the {len(tiers) - 1} others" if others else "none of the others"
     return (
-        f"{counted(int(tiers['tier'].max()), 'tier')}; {tiers.index[0]} cannot be told apart from "
+        f"{counted(tiers['tier'].max(), 'tier')}; {tiers.index[0]} cannot be told apart from "
         f"{who} (95%, all pairs at once)"
     )
 

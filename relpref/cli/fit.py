@@ -1,9 +1,9 @@
 """``relpref fit``: fit tables and save the run."""
 
-import argparse
 import json
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LARGE = 20_000_000
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Fit a model to tables and save the run."""
     chosen.model = choose("--model", "program", chosen.model)
     engine_name = choose("--engine", "engine", chosen.engine)
@@ -105,14 +105,14 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
 
 
-def columns_of(chosen: argparse.Namespace) -> dict[str, str]:
+def columns_of(chosen: Namespace) -> dict[str, str]:
     """Names of columns by ``--columns``; a name may contain commas."""
     pairs = (pair for text in chosen.columns for pair in re.split(r",(?=\w+=)", text))
     form = "our name and the file's, such as --columns winner=better,rater=who"
     return assigned("--columns", pairs, form)
 
 
-def read(chosen: argparse.Namespace, tables: Files, columns: Mapping[str, str]) -> PreferenceData:
+def read(chosen: Namespace, tables: Files, columns: Mapping[str, str]) -> PreferenceData:
     """Read the tables as the options say."""
     return PreferenceData.from_tables(
         tables.items,
@@ -125,7 +125,7 @@ def read(chosen: argparse.Namespace, tables: Files, columns: Mapping[str, str]) 
     )
 
 
-def covariates_of(chosen: argparse.Namespace) -> list[str]:
+def covariates_of(chosen: Namespace) -> list[str]:
     """Names by ``--covariates``."""
     return [name for names in chosen.covariates for name in names.split(",")]
 
@@ -152,7 +152,7 @@ def verdict(posterior: Any, words: "Words") -> list[str]:
         few = "items" if data.num_answers else "answers"
         return [words(f"There are too few {few} for a ranking.")]
     if posterior.large:
-        best = data.labels[int(posterior.belief.mean().argmax())]
+        best = data.labels[posterior.belief.mean().argmax()]
         return [f"{label(best)} has the highest utility; relpref report says how sure that is."]
     subject = Subject(posterior, words=words)
     names = [label(name) for name in subject.names.short]
@@ -182,7 +182,7 @@ def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
     return values
 
 
-def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
+def _kernel_words(chosen: Namespace) -> dict[str, str]:
     """Read ``--kernel``: names of kernels by relation."""
     kernels = ", ".join(map(word_for, CHOICES["relation kernel"]))
     form = f"the relation and one of {kernels}, such as --kernel cites=diffusion"
@@ -198,7 +198,7 @@ def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
 
 
 def _with_kernels(
-    chosen: argparse.Namespace, words: dict[str, str], data: PreferenceData
+    chosen: Namespace, words: dict[str, str], data: PreferenceData
 ) -> tuple[PreferenceData, dict[str, Any]]:
     """Data with what its kernels need, and keywords of the program."""
     switches = given(chosen, "lapse", "ties", "margins")
@@ -238,7 +238,7 @@ _OF_THE_MODEL = ("lapse", "ties", "margins", "attribute_kernel", "shared_lengths
 _OF_THE_DATA = (*OPTIONS, "covariates", "encoding", "item_word", "answer_word", "option")
 
 
-def _asked_for(chosen: argparse.Namespace, **read: Mapping[str, str]) -> dict[str, Any]:
+def _asked_for(chosen: Namespace, **read: Mapping[str, str]) -> dict[str, Any]:
     """Options that differ from the defaults, for the record of the run."""
     record = given(chosen, *_OF_THE_MODEL, *_OF_THE_DATA)
     if chosen.likelihood != "probit":
@@ -255,7 +255,7 @@ def _say_what_takes_long(tables: Files) -> None:
         print(f"Reading {', '.join(large)}", file=sys.stderr, flush=True)
 
 
-def _options(chosen: argparse.Namespace) -> dict[str, Any]:
+def _options(chosen: Namespace) -> dict[str, Any]:
     """Options of the engine."""
     options = given(chosen, "hyperparameters", "restarts", "draws")
     if chosen.structure != "auto":
@@ -285,7 +285,7 @@ def sizes(data: PreferenceData) -> dict[str, Any]:
     }
 
 
-def tables_of(chosen: argparse.Namespace) -> Files:
+def tables_of(chosen: Namespace) -> Files:
     if chosen.folder is not None:
         if chosen.items or chosen.answers or chosen.relation:
             raise DataError(

@@ -1,6 +1,6 @@
 """``relpref look``: show how tables are read, and what a fit would use."""
 
-import argparse
+from argparse import Namespace
 from shlex import join
 from typing import Any
 
@@ -17,7 +17,7 @@ from relpref.errors import DataError
 from relpref.options import OPTIONS
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Show the columns of the tables, and then the data of a fit, or what is wrong."""
     tables, columns = tables_of(chosen), columns_of(chosen)
     data, error = None, None

@@ -77,7 +77,7 @@ def _document_of_rows(content: Mapping[str, Any], rows: Iterable[Mapping[str, An
 def _head(chosen: Namespace) -> dict[str, Any]:
     """Entries that begin each JSON document."""
     run = getattr(chosen, "run", getattr(chosen, "out", None))
-    return {"command": chosen.name} | ({} if run is None else {"run": str(run)})
+    return {"command": chosen.name} | ({} if run is None else {"run": run})
 
 
 def _records(table: Any) -> Iterator[dict[str, Any]]:

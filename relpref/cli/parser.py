@@ -115,13 +115,10 @@ class _Help(argparse.Action):
         parser.exit()
 
 
-class _Format(argparse.RawDescriptionHelpFormatter):
-    """Options in one column, their help in another."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(
-            prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 110)
-        )
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Make a formatter with options in one column, and their help in another."""
+    width = min(shutil.get_terminal_size().columns, 110)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -130,7 +127,7 @@ class _Parser(argparse.ArgumentParser):
     rare: Any = None
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": _Format, "add_help": False, **options})
+        super().__init__(**{"formatter_class": _formatter, "add_help": False, **options})
         self.add_argument("-h", "--help", nargs=0, action=_Help, const=False, help="show this help")
         self.add_argument("--help-all", nargs=0, action=_Help, const=True, help=argparse.SUPPRESS)
 

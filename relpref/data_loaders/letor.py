@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import counted, shown
-from relpref.data.tables import FilePath, number
+from relpref.data.tables import number
 from relpref.data_loaders.registry import find, read_lines
 from relpref.errors import DataError
+from relpref.files import FilePath
 
 # The files of a fold by the beginning of their names: LETOR 2 and 3 say trainingset.txt (or .TXT),
 # LETOR 4 train.txt.

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,11 +81,11 @@ class Names:
 
     def inline(self, position: int) -> str:
         """Name within a sentence."""
-        return isolated(self.short[int(position)])
+        return isolated(self.short[position])
 
     def cells(self, positions: Iterable[int]) -> list["Cell"]:
         """Names in a table; a name that is cut has the full name as its title."""
-        pairs = ((self.short[int(position)], self.full[int(position)]) for position in positions)
+        pairs = ((self.short[position], self.full[position]) for position in positions)
         return [Cell(short, full if short != full else None) for short, full in pairs]
 
 
@@ -193,9 +193,9 @@ def plain(number: float) -> str:
     return fixed(number, 3) if abs(number) < 1 else significant(number)
 
 
-def decimals_for(values: Iterable[float]) -> int:
+def decimals_for(values: Any) -> int:
     """Number of decimals that distinguishes the values: two, or more if all are small."""
-    largest = float(np.max(np.abs(np.asarray(list(values), dtype=np.float64)), initial=0.0))
+    largest = np.max(np.abs(np.asarray(values)), initial=0.0)
     if not np.isfinite(largest) or largest == 0:
         return 2
     return int(np.clip(1 - np.floor(np.log10(largest)), 2, 8))
@@ -268,6 +268,9 @@ class Picture:
     own_colors: bool = False  # drawn on a light panel in the dark mode, too
 
 
+Facts = dict[str, Any]  # what a macro of a template says
+
+
 @dataclass(frozen=True)
 class Chapter:
     """Heading with the macro of a template, such as ``utilities.html:ranking``, and its facts.
@@ -277,7 +280,7 @@ class Chapter:
 
     title: str
     macro: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     front: bool = False
 
 
@@ -289,9 +292,9 @@ class Contents:
     """
 
     title: str
-    summary: Mapping[str, Any]
+    summary: Facts
     chapters: Sequence[Chapter | None]
-    methods: Mapping[str, Any]
+    methods: Facts
 
 
 MOST_SHOWN = (200, 30)  # rows and columns of a user's table

@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from relpref.data import RelationData
+from relpref.data.arrays import Array, Indices
 from relpref.errors import RelprefError
 from relpref.infer import ClassPosterior
 from relpref.models import kronecker_classifier, ranking_classifier
@@ -34,7 +34,7 @@ class Subject:
         # Class of every training example by its position; an edge in both directions counts once.
         edges = slice(None) if not self.edges or data.distinct is None else data.distinct
         label = data.values.values[edges] > 0 if self.edges else data.label
-        self.label: NDArray[np.intp] = np.asarray(label, dtype=np.intp)
+        self.label: Indices = np.asarray(label, dtype=np.intp)
 
 
 def contents(posterior: ClassPosterior, *_: object) -> Contents:
@@ -70,7 +70,8 @@ def _learned(subject: Subject) -> Chapter:
     several = max(len(posterior.classes) - 1, 1)
     facts = {
         "s": subject,
-        "rows": [(subject.classes[row], counts[row]) for row in order[:_MOST_CLASSES]],
+        "names": [subject.classes[row] for row in order[:_MOST_CLASSES]],
+        "counts": counts[order[:_MOST_CLASSES]],
         "total": max(counts.sum(), 1),
         "without": [f"“{subject.classes[row]}”" for row in np.flatnonzero(counts == 0)],
         "kernel": None if kernel is None else kernel.sentence,
@@ -109,7 +110,7 @@ def _uncertain(subject: Subject) -> Chapter | str:
     return Chapter("The least certain examples", "classes.html:uncertain", facts, front=True)
 
 
-def _examples(labels: NDArray[Any]) -> list[str]:
+def _examples(labels: Array) -> list[str]:
     """Names of examples: a ranker, or both nodes of an edge."""
     return [" – ".join(shorten(clean(end)) for end in ends) for ends in labels]
 

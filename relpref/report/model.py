@@ -1,7 +1,6 @@
 """Hyperparameters, computation and descriptions of a posterior's model."""
 
 import platform
-from collections.abc import Mapping
 from importlib.metadata import version
 from inspect import Parameter, signature
 from typing import Any
@@ -19,7 +18,7 @@ from relpref.models.preference import default_kernel, kernels_by_part
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.points import interval as interval_of
 from relpref.registry import find, unbound
-from relpref.report.blocks import Chapter, cell, clean, fixed, percent, plain, significant
+from relpref.report.blocks import Chapter, Facts, cell, clean, fixed, percent, plain, significant
 from relpref.report.words import OURS, Words
 
 _MOST_ROWS = 40
@@ -86,7 +85,7 @@ def engine_of(posterior: Any) -> Description | None:
     return describe(engine)
 
 
-def methods(posterior: Any, facts: Mapping[str, Any]) -> Chapter:
+def methods(posterior: Any, facts: Facts) -> Chapter:
     """Chapter on model and computation, by the macro for the kind of posterior."""
     engine, likelihood = engine_of(posterior), likelihood_of(posterior)
     descriptions = (engine, likelihood, *kernels_of(posterior).values())
@@ -125,7 +124,7 @@ def hyperparameters(posterior: Any, words: Words = OURS) -> Chapter | None:
         intervals = [""] * array.size
         if name in draws and name not in held:
             most = 1.0 if kind in _SHARES else np.inf
-            columns = np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1)
+            columns = np.reshape(draws[name], (len(draws[name]), -1))
             ends = [interval_of(column, posterior.belief.weights, 0.9) for column in columns.T]
             intervals = [f"{plain(lower)} to {plain(min(upper, most))}" for lower, upper in ends]
         many = kind in SPREADS and array.size > 2 * _MEMBERS + 1
@@ -135,7 +134,7 @@ def hyperparameters(posterior: Any, words: Words = OURS) -> Chapter | None:
         lines = []
         for entry in order:
             texts = name, owners[entry], plain(numbers[entry]), intervals[entry]
-            reading = words(_reading(posterior, part, kind, float(numbers[entry])))
+            reading = words(_reading(posterior, part, kind, numbers[entry]))
             lines.append([*map(cell, texts), cell(reading, _LONGEST_READING)])
         if many:  # the smallest and the largest, and between them a row for all others
             others = [plain(number) for number in numbers[order[_MEMBERS:-_MEMBERS]]]
@@ -216,7 +215,7 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
     if kind == "tie_margin":
         logistic = getattr(posterior.likelihood, "noise", None) == "logistic"
         share = np.tanh(0.5 * number) if logistic else 2 * ndtr(number) - 1
-        return f"two equals tie in {percent(float(share))} of the answers"
+        return f"two equals tie in {percent(share)} of the answers"
     if part == INDIVIDUAL:
         return f"two items typically differ by {fixed(np.sqrt(2) * number)}, all else equal"
     kernel = None if part is None else kernels_of(posterior).get(part)

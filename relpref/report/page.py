@@ -1,6 +1,5 @@
 """Write the page of a posterior."""
 
-import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +13,11 @@ import pandas as pd
 
 from relpref.blas import one_thread
 from relpref.errors import DataError
-from relpref.files import replaced
+from relpref.files import FilePath, replaced
 from relpref.infer import InferenceWarning, Posterior, RelationPosterior
 from relpref.registry import find, names
 from relpref.report import blocks, classes, plots, relation, utilities
-from relpref.report.blocks import Chapter, Contents, Section, clean, from_frame
+from relpref.report.blocks import Chapter, Contents, Facts, Section, clean, from_frame
 from relpref.report.model import computation, hyperparameters, methods, versions
 from relpref.report.trust import Checked
 from relpref.report.words import Words, templates
@@ -26,9 +25,7 @@ from relpref.report.words import Words, templates
 _LONGEST_PARAGRAPH = 20_000
 
 
-def write(
-    posterior: Posterior | RelationPosterior, path: str | os.PathLike[str], **options: Any
-) -> Path:
+def write(posterior: Posterior | RelationPosterior, path: FilePath, **options: Any) -> Path:
     """Write the report of a posterior, as `posterior.report` does, with its options.
 
     Examples
@@ -106,7 +103,7 @@ def _registered(posterior: Any) -> list[Section]:
 def _chapter(section: Section, number: int, front: bool) -> Chapter:
     """Chapter of a section of the user."""
     title, table = clean(section.title), section.table
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "title": title,
         "paragraphs": [clean(text, _LONGEST_PARAGRAPH) for text in section.paragraphs],
         "picture": None

@@ -262,8 +262,8 @@ def forest(
 def curves(tables: Sequence[pd.DataFrame], name: str) -> Picture:
     """Picture of partial effects, two in a row, all of one scale."""
     left, across, up, row = 40.0, 160.0, 110.0, 165.0
-    low = min(float(table["lower"].min()) for table in tables)
-    high = max(float(table["upper"].max()) for table in tables)
+    low = min(table["lower"].min() for table in tables)
+    high = max(table["upper"].max() for table in tables)
     rows = -(-len(tables) // 2)
     description = (
         "For each attribute a line: the utility by its value, with a band for the 90% interval."
@@ -294,7 +294,7 @@ def reliability(predicted: Floats, right: Floats, name: str) -> Picture:
     across = np.array([predicted[rows].mean() for rows in bins])
     # Quantiles of the posterior of a share under Jeffreys' prior.
     low, high = (betaincinv(hits + 0.5, total - hits + 0.5, tail) for tail in (0.05, 0.95))
-    start = max(0.0, float(np.floor(10 * min(across.min(), low.min())) / 10))
+    start = max(0.0, np.floor(10 * min(across.min(), low.min())) / 10)
     description = (
         "A dot for every tenth of the answers: across, the probability of the favorite; up, the "
         "share that came true, with a 90% interval. On the dashed diagonal the two agree."

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from relpref.data.arrays import Indices
 from relpref.diagnostics import leave_one_out
 from relpref.errors import RelprefError
 from relpref.infer import RelationPosterior
@@ -16,6 +16,7 @@ from relpref.report import plots
 from relpref.report.blocks import (
     Chapter,
     Contents,
+    Facts,
     Names,
     clean,
     decimals_for,
@@ -57,7 +58,7 @@ class Subject:
         return ""
 
     @cached_property
-    def sampled(self) -> NDArray[np.intp]:
+    def sampled(self) -> Indices:
         """Positions of all nodes, or of many nodes evenly spread over the data."""
         p, m = self.values.shape
         number = max(1, min(p, _MOST_NODES, _MOST_NUMBERS // max(m, 1)))
@@ -124,7 +125,7 @@ def contents(posterior: RelationPosterior, *_: object) -> Contents:
     return Contents("Conditional ranking report", summary, chapters, facts)
 
 
-def _leaders(subject: Subject) -> dict[str, Any]:
+def _leaders(subject: Subject) -> Facts:
     """Facts about the best objects for the node that is shown first."""
     node = next(iter(_chosen(subject)))
     table = subject.ranking(node)
@@ -189,21 +190,21 @@ def _rankings(subject: Subject) -> list[Chapter]:
     return [Chapter("Ranking", "relation.html:picture", facts, front=True), tables]
 
 
-def _chosen(subject: Subject) -> dict[int, str]:
+def _chosen(subject: Subject) -> dict[Any, str]:
     """Nodes to show, with a reason: the most labels, the fewest labels, and the first nodes."""
     counts = subject.values.row_counts[subject.sampled]
-    nodes: dict[int, str] = {}
+    nodes: dict[Any, str] = {}
     if counts.max() > counts.min():
-        nodes[int(subject.sampled[np.argmax(counts)])] = "the most labels"
-        nodes[int(subject.sampled[np.argmin(counts)])] = "the fewest labels"
+        nodes[subject.sampled[np.argmax(counts)]] = "the most labels"
+        nodes[subject.sampled[np.argmin(counts)]] = "the fewest labels"
     for node in subject.sampled[:_NODES]:
         if len(nodes) < _NODES:
-            nodes.setdefault(int(node), "")
+            nodes.setdefault(node, "")
     return nodes
 
 
 def _picture(subject: Subject, node: int, table: pd.DataFrame) -> Any:
-    names = [subject.objects.full[int(position)] for position in table["position"]]
+    names = [subject.objects.full[position] for position in table["position"]]
     description = (
         f"One row for each of {len(table)} objects, best first for {subject.nodes.short[node]}: a "
         "dot for the score and a line for its interval."
@@ -250,7 +251,7 @@ def _quality(subject: Subject) -> Chapter:
     few = len(values.values) <= _MOST_LABELS
     if problem.closed:
         few = bool(np.prod(values.shape) <= _MOST_PAIRS)
-    facts: dict[str, Any] = {"s": subject, "few": few, "nodes": None, "labels": None}
+    facts: Facts = {"s": subject, "few": few, "nodes": None, "labels": None}
     for name, compute in (("nodes", _nodes_out), ("labels", _labels_out)) if few else ():
         try:
             facts[name] = {"why": ""} | compute(subject)
@@ -259,7 +260,7 @@ def _quality(subject: Subject) -> Chapter:
     return Chapter("How far to trust it", "relation.html:quality", facts)
 
 
-def _nodes_out(subject: Subject) -> dict[str, Any]:
+def _nodes_out(subject: Subject) -> Facts:
     """Concordance of nodes whose labels were all left out (setting 2)."""
     from relpref.rls.hold_out import leave_nodes_out, leave_row_out
     from relpref.rls.splits import concordance, per_node
@@ -280,7 +281,7 @@ def _nodes_out(subject: Subject) -> dict[str, Any]:
     return facts | {"counts": subject.values.row_counts[worst.index]} | average(shares)
 
 
-def average(values: Any) -> dict[str, Any]:
+def average(values: Any) -> Facts:
     """Number and standard error of concordances; ``guessing`` if they may be 0.5."""
     shares = pd.Series(values)
     error = shares.sem()  # NaN for a single one
@@ -288,7 +289,7 @@ def average(values: Any) -> dict[str, Any]:
     return {"number": len(shares), "error": error, "guessing": guessing}
 
 
-def _labels_out(subject: Subject) -> dict[str, Any]:
+def _labels_out(subject: Subject) -> Facts:
     """Errors and coverage of labels that were left out one at a time (setting 1)."""
     if subject.problem.symmetry != "none" and subject.problem.loss == "ranking":
         return {"refused": "loss"}

@@ -20,6 +20,7 @@ from relpref.report import plots
 from relpref.report.blocks import (
     Chapter,
     Contents,
+    Facts,
     clean,
     fixed,
     in_hundred,
@@ -72,7 +73,7 @@ def contents(
     return Contents("Ranking report", summary, chapters, _methods(posterior))
 
 
-def _some_of(posterior: UtilityPosterior, words: Words) -> tuple[Subject, dict[str, Any]]:
+def _some_of(posterior: UtilityPosterior, words: Words) -> tuple[Subject, Facts]:
     """Subject of the best and of the least certain items, of more than fit in a matrix."""
     belief: Any = posterior.belief
     best = np.argsort(-belief.mean(), kind="stable")[:_BEST]
@@ -145,7 +146,7 @@ _MOST_RATERS = 20
 def _asked(subject: Subject) -> Chapter:
     """Chapter on the answers."""
     data = subject.posterior.data
-    facts: dict[str, Any] = {"s": subject, "data": data, "raters": None}
+    facts: Facts = {"s": subject, "data": data, "raters": None}
     facts["columns"] = [shorten(clean(name)) for name in _columns(data)]
     if data.num_answers:
         count, answers = data.count, data.comparisons
@@ -176,13 +177,13 @@ def _used(posterior: UtilityPosterior, part: str) -> bool:
     return part in parts or not parts
 
 
-def _summary(subject: Subject) -> dict[str, Any]:
+def _summary(subject: Subject) -> Facts:
     """Facts about the leaders, their certainty, and the data."""
     posterior, data, order = subject.full, subject.full.data, subject.order
     relations = dict.fromkeys(
         data.relation_of(part) for part in data.relations if _used(posterior, part)
     )
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "s": subject,
         "data": data,
         "attributes": len(_columns(data)) if _used(posterior, ATTRIBUTES) else 0,
@@ -218,7 +219,7 @@ def _settled(subject: Subject) -> int:
     posterior, size = subject.posterior, len(subject.ranking)
     if subject.within is not None or not 2 < size <= _MOST_SETTLED:
         return 0
-    return size - int(posterior.tiers()["rank_upper_all"].iloc[0])
+    return size - posterior.tiers()["rank_upper_all"].iloc[0]
 
 
 _DRAWN = 20
@@ -309,7 +310,7 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
             shares, parts = posterior.shares(), posterior.explain()
     except DataError:
         return None, None
-    names = {str(part): part_name(str(part), posterior, subject.words) for part in shares.index}
+    names = {part: part_name(part, posterior, subject.words) for part in shares.index}
     for pair in posterior.indistinguishable_parts:  # only their sum is determined
         both = [names[part] for part in pair]
         names = {part: " + ".join(both) if name in both else name for part, name in names.items()}
@@ -374,10 +375,10 @@ _STEEP = 0.1  # slope of a search that has not ended, in nats for a factor of e
 _SWITCHED_OFF = 0.05  # amplitude, where the noise of an answer is 1
 
 
-def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
+def _trust(posterior: UtilityPosterior, shown: Subject) -> Facts:
     """Facts about the reliability of the page; with very many items, of those with answers."""
     table, subject = shown.ranking, shown
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "posterior": posterior,
         "s": None,
         "size": len(table),
@@ -425,7 +426,7 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
     return facts | checked.facts()
 
 
-def _never(subject: Subject) -> list[dict[str, Any]]:
+def _never(subject: Subject) -> list[Facts]:
     """Items without comparisons, and the basis of their places."""
     data, never = subject.posterior.data, subject.asked == 0
     linked = np.zeros(data.num_items, dtype=bool)
@@ -446,7 +447,7 @@ def _never(subject: Subject) -> list[dict[str, Any]]:
     ]
 
 
-def _fitted(posterior: UtilityPosterior) -> dict[str, Any]:
+def _fitted(posterior: UtilityPosterior) -> Facts:
     """Facts about hyperparameters that are not determined well by the answers."""
     answers = posterior.data.num_answers
     if not answers or not posterior.searched or posterior.hyperparameter_draws:
@@ -474,7 +475,7 @@ def _surprises(subject: Subject | None) -> Chapter | None:
     if held is None or table is None:
         return None
     rows = held.forecasts or held
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "s": subject,
         "reported": held.forecasts is None,
         "answers": rows.num_answers,
@@ -534,7 +535,7 @@ def _questions(subject: Subject) -> Chapter | None:
 _MOST_KERNELS = 6
 
 
-def _methods(posterior: UtilityPosterior) -> dict[str, Any]:
+def _methods(posterior: UtilityPosterior) -> Facts:
     """Facts about the model and its computation."""
     data, parts, used = posterior.data, parts_of(posterior), kernels_of(posterior)
     options = options_of(posterior)
