@@ -36,15 +36,14 @@ def run(chosen: Namespace) -> None:
     from relpref.classifiers import RankingGPClassifier
 
     classifier = RankingGPClassifier(chosen.kernel, random_state=chosen.seed)
-    rows, share = new, None
-    if not len(new):
-        rows, probabilities = training, _left_out(classifier, ballots, classes, chosen.seed)
-    classifier.fit(ballots[training], classes)
     if len(new):
-        probabilities = classifier.predict_proba(ballots[new])
+        classifier.fit(ballots[training], classes)
+        rows, probabilities = new, classifier.predict_proba(ballots[new])
+    else:
+        rows, probabilities = training, _left_out(classifier, ballots, classes, chosen.seed)
+        classifier.fit(ballots[training], classes)
     predicted = np.array(names, dtype=object)[np.argmax(probabilities, axis=1)]
-    if not len(new):
-        share = np.mean(predicted == classes)
+    share = None if len(new) else np.mean(predicted == classes)
     save_run(
         chosen.out,
         classifier.posterior_,

@@ -54,8 +54,6 @@ def run(chosen: Namespace) -> None:
             f"--model {chosen.model}: the program cannot be called with the data and these options "
             f"({error})"
         ) from None
-    import jax
-
     from relpref.report.words import Words, named_words
 
     words = Words.of(named_words(vars(chosen)))
@@ -65,9 +63,7 @@ def run(chosen: Namespace) -> None:
         say(f"Read: {data.describe()}")
         for note in notes:
             say(f"  {note}")
-    posterior = engine.run(
-        jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords
-    )
+    posterior = engine.run(chosen.seed, data, progress_bar=not chosen.quiet, **keywords)
     save_run(
         chosen.out,
         posterior,
