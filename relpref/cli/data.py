@@ -12,7 +12,6 @@ from relpref.data_loaders.registry import (
     DataSet,
     data_folder,
     data_set,
-    download,
     how_to_get,
 )
 from relpref.errors import DataError
@@ -57,6 +56,8 @@ def get(chosen: Namespace) -> None:
         raise DataError(f"{entry.name} comes with the package: read it with {entry.loader}")
     if not entry.files:
         raise DataError(f"{entry.name} cannot be fetched for you. {how_to_get(entry)}")
+    from relpref.data_loaders.registry import download
+
     folder = Path(chosen.folder or data_folder() or "data").absolute()
     place = folder / entry.folder
     if chosen.speaks:
