@@ -18,6 +18,7 @@ from typing import IO, Any
 from relpref.errors import DataError, StorageError
 from relpref.limits import MAX_DECOMPRESSED_GB
 
+FilePath = str | os.PathLike[str]
 MAX_DECOMPRESSED = "RELPREF_MAX_DECOMPRESSED"
 placed: deque[Path] = deque(maxlen=1)  # the last file or folder that was put in place
 _AT_FDCWD = -100
@@ -25,7 +26,7 @@ _SWAP = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
 
 
 @contextmanager
-def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replaced(path: FilePath) -> Iterator[Path]:
     """Give a temporary file to write, and put it in place of ``path`` after the block.
 
     After an error, or if the process is killed, the earlier file stays as it was. The data reaches
@@ -61,7 +62,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replaced_folder(path: FilePath) -> Iterator[Path]:
     """Give an empty folder to fill, see `replaced`; missing parents are created."""
     target = Path(path).absolute()
     part, before = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part"), [*placed]
@@ -118,7 +119,7 @@ def _swap(first: Path, second: Path) -> bool:
     return hasattr(library, "renamex_np") and bool(library.renamex_np(*names, _SWAP) == 0)
 
 
-def made(path: str | os.PathLike[str]) -> Path:
+def made(path: FilePath) -> Path:
     """Create a folder for results, with its parents, if it does not exist."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -130,7 +131,7 @@ def made(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def _printable(path: str | os.PathLike[str]) -> str:
+def _printable(path: FilePath) -> str:
     return str(path) if str(path).isprintable() else repr(str(path))
 
 

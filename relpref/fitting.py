@@ -166,12 +166,18 @@ def fit(
     fitted = engine_class(program, **engine_options)
     posterior = fitted.run(seed, data, progress_bar=progress_bar, **options)
     title = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
-    notes = list(data.notes)
-    if title == "preference_gp" and data.relations:
-        words = f"a model of {model_words(title)}"
-        notes.append(f"{words} does not use relations: {listed(data.relations)}")
+    notes = notes_of(title, data)
     info = {"model": title, "seed": seed, "data": data.describe(), "notes": notes}
     return replace(posterior, info={**posterior.info, **info})
+
+
+def notes_of(model: str, data: PreferenceData) -> list[str]:
+    """Return what a person should know of how a model reads the data."""
+    notes = list(data.notes)
+    if model == "preference_gp" and data.relations:
+        words = f"a model of {model_words(model)}"
+        notes.append(f"{words} does not use relations: {listed(data.relations)}")
+    return notes
 
 
 def made(where: str, choice: str, given: Any, **options: Any) -> Any:

@@ -17,8 +17,10 @@ import numpy as np
 import numpyro.distributions as dist
 
 from relpref.errors import DataError, StorageError
+from relpref.files import FilePath
 
 _SCHEMA = 1
+Record = dict[str, Any]  # JSON values and arrays of numbers
 
 
 class Journal:
@@ -59,10 +61,8 @@ class Journal:
         cannot be written.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], kind: str, settings: Mapping[str, Any]
-    ) -> None:
-        self.path, self.records = Path(path), list[dict[str, Any]]()
+    def __init__(self, path: FilePath, kind: str, settings: Mapping[str, Any]) -> None:
+        self.path, self.records = Path(path), list[Record]()
         header = _encoded({f"relpref_{kind}": _SCHEMA, **settings})
         try:
             content = self.path.read_bytes() if self.path.exists() else b""
@@ -104,7 +104,7 @@ class Journal:
                 f"{self.path}: cannot be written ({error.strerror}); give another"
             ) from error
 
-    def _check(self, stored: dict[str, Any], settings: dict[str, Any]) -> None:
+    def _check(self, stored: Record, settings: Record) -> None:
         """Refuse a file with other settings."""
         schema = next(iter(settings))
         if schema not in stored:
@@ -118,10 +118,10 @@ class Journal:
                     f"{settings.get(name)!r} is asked for; give another file, or remove this one"
                 )
 
-    def _decoded(self, line: str, number: int) -> dict[str, Any]:
+    def _decoded(self, line: str, number: int) -> Record:
         try:
             record = json.loads(line, object_hook=_with_array)
-        except ValueError:
+        except (ValueError, TypeError):
             record = None
         if not isinstance(record, dict):
             raise StorageError(f"{self.path}: line {number} is damaged; remove it and what follows")
@@ -142,14 +142,11 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot stand in a record; give JSON values or arrays")
 
 
-def _with_array(value: dict[str, Any]) -> Any:
+def _with_array(value: Record) -> Any:
     if value.keys() != {"array", "dtype", "shape"}:
         return value
-    try:
-        content = base64.b64decode(value["array"], validate=True)
-        return np.frombuffer(content, np.dtype(value["dtype"])).reshape(value["shape"]).copy()
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+    content = base64.b64decode(value["array"], validate=True)
+    return np.frombuffer(content, np.dtype(value["dtype"])).reshape(value["shape"]).copy()
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, np.dtype, types.NoneType, types.EllipsisType)

@@ -1,6 +1,7 @@
 """Limits on sizes, each with the reason, and checks of the available memory."""
 
 import ctypes
+import math
 import os
 
 from relpref.errors import DataError
@@ -103,7 +104,7 @@ MAX_RANKINGS_OF_ERROR = 100  # whose sampling error says whether there are enoug
 def require_memory(number_of_bytes: float, purpose: str) -> None:
     """Refuse a computation that needs more memory than is available."""
     available = available_memory()
-    if available is not None and number_of_bytes > available:
+    if number_of_bytes > available:
         raise DataError(
             f"{purpose} needs {number_of_bytes / 1e9:.2f} GB of memory and {available / 1e9:.2f} "
             "GB are available; take fewer of them or a machine with more"
@@ -112,12 +113,11 @@ def require_memory(number_of_bytes: float, purpose: str) -> None:
 
 def fits(number_of_bytes: float) -> bool:
     """Whether so much memory is available; True if unknown."""
-    available = available_memory()
-    return available is None or number_of_bytes <= available
+    return number_of_bytes <= available_memory()
 
 
-def available_memory() -> float | None:
-    """Bytes available without swapping on Linux, physical memory elsewhere; None if unknown."""
+def available_memory() -> float:
+    """Bytes available without swapping on Linux, physical memory elsewhere; inf if unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
@@ -128,7 +128,7 @@ def available_memory() -> float | None:
     try:
         return float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
     except (ValueError, OSError, AttributeError):
-        return None
+        return math.inf
 
 
 def resident_memory() -> float | None:

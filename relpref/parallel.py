@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
@@ -14,6 +13,8 @@ from typing import Any, TypeVar
 from relpref._version import versions
 from relpref.blas import one_thread
 from relpref.errors import ClusterError, DataError
+from relpref.files import FilePath
+from relpref.result import terminal_bar
 
 FORMS = (
     "'threads', 'processes', a number of either such as 'processes:4', or the address of a Dask "
@@ -45,7 +46,7 @@ def run_all(
     scheduler: str | None = None,
     *,
     label: str = "items",
-    kept: str | os.PathLike[str] | None = None,
+    kept: FilePath | None = None,
     progress_bar: bool = True,
 ) -> Iterator[tuple[int, Result]]:
     """Call a function with each item and yield the results in the order in which they are finished.
@@ -89,8 +90,6 @@ def run_all(
     Exception
         If the function raises it; the remaining items are canceled.
     """
-    from tqdm import tqdm
-
     backend, workers = read_scheduler(scheduler)
     again = "run the same call again"
     if kept is not None:
@@ -99,11 +98,10 @@ def run_all(
         results = _on_cluster(function, items, str(scheduler), label, again)
     else:
         results = _on_this_machine(function, items, backend, workers, label, again)
-    hidden = not (progress_bar and sys.stderr.isatty())
-    with tqdm(total=len(items), desc=label, file=sys.stderr, leave=False, disable=hidden) as bar:
-        for position, result in results:
+    with terminal_bar(label, progress_bar, total=len(items)) as bar:
+        for finished in results:
             bar.update()
-            yield position, result
+            yield finished
 
 
 def _compute(

@@ -130,24 +130,21 @@ def progress_line(
     callable
         Takes the number of steps so far and the objective.
     """
-    bar = _bar(label, unit) if show and sys.stderr.isatty() else None
+    with terminal_bar(label, show, unit=f" {unit}") as bar:
 
-    def step(count: int, objective: float) -> None:
-        if bar is not None:
+        def step(count: int, objective: float) -> None:
             bar.update(max(count - bar.n, 1))
             bar.set_postfix_str(note.format(objective))
 
-    try:
         yield step
-    finally:
-        if bar is not None:
-            bar.close()
 
 
-def _bar(label: str, unit: str, total: int | None = None) -> Any:
+def terminal_bar(label: str, show: bool, **options: Any) -> Any:
+    """Return a bar of tqdm with its options; it shows nothing where stderr is no terminal."""
     from tqdm import tqdm
 
-    return tqdm(desc=label, total=total, unit=f" {unit}", leave=False, file=sys.stderr)
+    hidden = not (show and sys.stderr.isatty())
+    return tqdm(desc=label, file=sys.stderr, leave=False, disable=hidden, **options)
 
 
 class Solves:
@@ -161,10 +158,10 @@ class Solves:
 
     def __call__(self, done: int, of: int) -> None:
         """Show that ``done`` of the columns, ``of`` in all, are finished."""
-        if not (self._show and of > self._FEW and sys.stderr.isatty()):
+        if of <= self._FEW:
             return
         if self._bar is None:
-            self._bar = _bar(self._label, "columns", of)
+            self._bar = terminal_bar(self._label, self._show, unit=" columns", total=of)
         self._bar.update(done - self._bar.n)
         if done >= of:
             self._bar.close()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpref._version import versions
 from relpref.errors import DataError, StorageError
-from relpref.files import file_digest, previous, replaced_folder
+from relpref.files import FilePath, file_digest, previous, replaced_folder
 
 if TYPE_CHECKING:
     from relpref.data.relation import Files
@@ -102,19 +102,24 @@ class Run:
     """Run read from its folder; the metadata are the content of ``run.json``."""
 
     folder: Path
-    posterior: "Posterior | RelationPosterior"
+    posterior: Any  # a Posterior or a RelationPosterior
     metadata: Mapping[str, Any]
 
 
 def copies(tables: "Files") -> tuple[Copy, ...]:
     """Copies of the tables of a data set."""
+    return copied(files_by_name(tables))
+
+
+def files_by_name(tables: "Files") -> dict[str, Path]:
+    """Files of a data set, by their names in the folder of a run without suffix."""
     from relpref.data.relation import path_and_kind
 
     files = {"entities": tables.items, "comparisons": tables.comparisons}
     for name, given in tables.relations.items():
         path, kind = path_and_kind(given)
         files[f"relations/{name}.{kind}" if kind else f"relations/{name}"] = path
-    return copied({name: path for name, path in files.items() if path is not None})
+    return {name: path for name, path in files.items() if path is not None}
 
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
@@ -126,7 +131,7 @@ def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
     )
 
 
-def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> None:
+def check_target(folder: FilePath, *, replace: bool, how: str) -> None:
     """Refuse a folder into which no run can be written, before anything is computed."""
     target = Path(folder)
     parent = target.absolute().parent
@@ -170,14 +175,25 @@ def _reason_to_keep(target: Path, replace: bool, how: str, another: str) -> str:
     return "" if replace else f"there is a run already; {how}, or {another}"
 
 
-def is_run_of(folder: str | os.PathLike[str], command: str) -> bool:
+def runs_in(folder: Path) -> dict[str, Path]:
+    """Runs in a folder by name: subfolders that are runs, or the folder itself."""
+    if (folder / RECORD).is_file():
+        return {folder.absolute().name: folder}
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder}: there is no such folder; give one with the runs that relpref fit wrote"
+        )
+    return {path.name: path for path in sorted(folder.iterdir()) if (path / RECORD).is_file()}
+
+
+def is_run_of(folder: FilePath, command: str) -> bool:
     """Whether a folder is a run that a command wrote."""
     record = _record_or_none(Path(folder))
     return record is not None and record.get("command") == command
 
 
 def save_run(
-    folder: str | os.PathLike[str],
+    folder: FilePath,
     posterior: "Posterior | RelationPosterior",
     tables: tuple[Copy, ...],
     *,
@@ -214,7 +230,7 @@ def save_run(
         (part / RECORD).write_text(record_text(record), encoding="utf-8")
 
 
-def load_run(folder: str | os.PathLike[str]) -> Run:
+def load_run(folder: FilePath) -> Run:
     """Read a run."""
     path = Path(folder)
     record = read_record(path)
@@ -227,7 +243,7 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
         return _loaded(path, now)
 
 
-def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
+def load(path: FilePath, *, program: Any = None) -> "Posterior | RelationPosterior":
     """Read a posterior that its ``save`` wrote, or that of a run, which ``relpref fit`` wrote.
 
     Nothing named in the file is imported or called: programs, kernels and likelihoods are those of

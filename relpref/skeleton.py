@@ -32,12 +32,8 @@ class Skeleton:
         )
         kinds = tuple(type(node) for node in nodes if not isinstance(node, _ARRAYS))
         static = tuple(None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves)
-        arrays = [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
-        double = (
-            a.astype(np.float64, copy=False) if np.issubdtype(a.dtype, np.floating) else a
-            for a in arrays
-        )
-        return cls(structure, kinds, static), tuple(double)
+        arrays = tuple(_double(leaf) for leaf in leaves if isinstance(leaf, _ARRAYS))
+        return cls(structure, kinds, static), arrays
 
     def join(self, arrays: Sequence[Any]) -> Any:
         """Put arrays, or what represents them, into the tree."""
@@ -49,10 +45,11 @@ class Skeleton:
 
 def evaluated(function: Callable[..., Any], *args: Any) -> Any:
     """Evaluate a function in double precision; arrays of the result become NumPy arrays."""
-
-    def double(leaf: Any) -> Any:
-        floating = isinstance(leaf, _ARRAYS) and np.issubdtype(leaf.dtype, np.floating)
-        return leaf.astype(np.float64, copy=False) if floating else leaf
-
     with float64():
-        return jax.tree.map(np.asarray, function(*jax.tree.map(double, args)))
+        return jax.tree.map(np.asarray, function(*jax.tree.map(_double, args)))
+
+
+def _double(leaf: Any) -> Any:
+    """Array in double precision; anything but an array of real numbers stays as it is."""
+    floating = isinstance(leaf, _ARRAYS) and np.issubdtype(leaf.dtype, np.floating)
+    return leaf.astype(np.float64, copy=False) if floating else leaf

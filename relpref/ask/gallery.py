@@ -26,7 +26,7 @@ from relpref.ask.session import Session
 from relpref.ask.store import AnswerStore
 from relpref.ask.web import Pages, guarded, page, ranking_file, view_of
 from relpref.errors import DataError, RelprefError
-from relpref.runs import ANSWERS, RECORD, REPORT, load_run
+from relpref.runs import ANSWERS, RECORD, REPORT, load_run, runs_in
 
 __all__ = ["create_app", "runs_in", "serve"]
 
@@ -36,17 +36,6 @@ _REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-
-
-def runs_in(folder: Path) -> dict[str, Path]:
-    """Runs in a folder by name: subfolders that are runs, or the folder itself."""
-    if (folder / RECORD).is_file():
-        return {folder.absolute().name: folder}
-    if not folder.is_dir():
-        raise DataError(
-            f"{folder}: there is no such folder; give one with the runs that relpref fit wrote"
-        )
-    return {path.name: path for path in sorted(folder.iterdir()) if (path / RECORD).is_file()}
 
 
 @dataclass(frozen=True)
@@ -77,7 +66,7 @@ def _read(folder: Path, stamp: Any) -> _Summary:
             with store:
                 title = store.words().get("title", title)
         run = load_run(folder)
-        posterior: Any = run.posterior
+        posterior = run.posterior
         if posterior.kind != "utilities":
             description = "Ranks objects for a given node." * (posterior.kind == "relation")
             return _Summary(stamp, title, description, posterior=posterior)

@@ -15,8 +15,9 @@ import pandas as pd
 from relpref.data import PreferenceData
 from relpref.data.arrays import shown
 from relpref.data.labels import LabelIndex, is_missing, read_labels
-from relpref.data.tables import FilePath, read_table
+from relpref.data.tables import read_table
 from relpref.errors import DataError
+from relpref.files import FilePath
 from relpref.limits import MAX_ATTRIBUTES
 from relpref.runs import TABLES, Run
 
@@ -57,7 +58,8 @@ def read_items(
     """
     most = MAX_ATTRIBUTES + len(_COLUMNS) + 1
     table = read_table(path, max_columns=most, encoding=encoding)
-    frame = table.frame.rename(columns=str).astype(object).map(_cell)
+    frame = table.frame.rename(columns=str).astype(object)
+    frame = frame.map(lambda cell: "" if is_missing(cell) else str(cell))
     items: dict[Any, Any] = {}
     if len(frame.columns):
         printed = {str(label): label for label in labels}
@@ -114,18 +116,16 @@ def _inside(folder: str, name: str | None) -> Path | None:
     return file if inside and os.path.isfile(file) else None  # raises nothing for a long name
 
 
-def _cell(cell: Any) -> str:
-    return "" if is_missing(cell) else str(cell)
-
-
 # SVG is left out because it may carry scripts.
 TYPES = {f".{kind}": f"image/{kind}" for kind in ("avif", "gif", "jpeg", "png", "webp")}
 TYPES[".jpg"] = "image/jpeg"
 
 
-def is_picture(file: Path) -> bool:
-    """Whether a file may be sent as a picture; `item` has checked its folder."""
-    return file.suffix.lower() in TYPES and os.path.isfile(file)
+def picture_of(item: Item) -> Path | None:
+    """File that may be sent as the picture of an item; `item` has checked its folder."""
+    file = item.image
+    sendable = file is not None and file.suffix.lower() in TYPES and os.path.isfile(file)
+    return file if sendable else None
 
 
 # Control characters except newline and tab, marks that change the direction of text, surrogates,
@@ -179,7 +179,7 @@ def _sign(match: re.Match[str]) -> str:
 _FEW = 6  # attributes that are shown at once, the others on request
 
 
-def card(item: Item, side: str, outcome: str, *, picture: bool) -> dict[str, Any]:
+def card(item: Item, side: str, outcome: str) -> dict[str, Any]:
     """Values for the template of an item on one side; ``outcome`` is the answer that chooses it."""
     attributes = [(name(key).head, name(value)) for key, value in item.attributes]
     few = _FEW if len(attributes) > _FEW + 2 else len(attributes)  # two are not worth a click
@@ -188,7 +188,7 @@ def card(item: Item, side: str, outcome: str, *, picture: bool) -> dict[str, Any
         "outcome": outcome,
         "name": name(item.label),
         "text": prose(item.text or ""),
-        "picture": picture,
+        "picture": picture_of(item) is not None,
         "link": _link(item.link),
         "few": attributes[:few],
         "more": attributes[few:],
@@ -258,7 +258,7 @@ def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
         "view": view,
         "rows": rows,
         "total": len(ranking),
-        "tied": int((ranking["tier"] == 1).sum()) - 1 if "tier" in ranking else 0,
+        "tied": (ranking["tier"] == 1).sum() - 1 if "tier" in ranking else 0,
         "found": len(matches),
         "zero": round(-scale * low, 2),
         "previous": view._replace(start=max(view.start - view.most, 0)) if view.start > 0 else None,

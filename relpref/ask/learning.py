@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 from filelock import FileLock
@@ -12,9 +12,9 @@ from filelock import FileLock
 from relpref.ask.questions import Changes
 from relpref.ask.store import AnswerStore
 from relpref.ask.tables import answers_table, with_shared, write_answers
-from relpref.data.tables import FilePath, Table
+from relpref.data.tables import Table
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
-from relpref.files import file_digest, replaced
+from relpref.files import FilePath, file_digest, replaced
 from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
 from relpref.posterior.base import Posterior
 from relpref.posterior.utility import UtilityPosterior
@@ -70,7 +70,7 @@ def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> Table | None
 
 def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
     """Posterior of a run with all answers of its store, and the number that its file lacks."""
-    posterior = cast(UtilityPosterior, run.posterior)
+    posterior: UtilityPosterior = run.posterior
     store = AnswerStore.read(run.folder / ANSWERS)
     if store is None:
         check_known(run)
@@ -82,7 +82,7 @@ def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
 
 def askable(run: Run) -> UtilityPosterior:
     """Posterior of a run, if it can learn from single answers."""
-    posterior = cast(UtilityPosterior, run.posterior)
+    posterior: UtilityPosterior = run.posterior
     if posterior.kind != "utilities":
         raise DataError(
             f"{run.folder}: this run does not rank items, so there is nothing to ask about them"

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,6 @@ from relpref.ask.questions import Question, rater_name
 from relpref.ask.store import AnswerStore
 from relpref.ask.tables import answers_table, export_answers, import_answers
 from relpref.data.arrays import counted, shown
-from relpref.data.tables import FilePath
 from relpref.errors import DataError, RelprefError
 from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
@@ -35,6 +35,7 @@ from relpref.explore.stopping import (
     rounded,
     why,
 )
+from relpref.files import FilePath
 from relpref.infer import UtilityPosterior
 from relpref.limits import MAX_INTERVALS, MAX_PROMPT_LENGTH
 from relpref.report.words import OURS, Words, named_words
@@ -195,8 +196,7 @@ class Loop:
         # Pairs with answers that the posterior could not learn; they are not asked meanwhile.
         self._unlearned: list[tuple[Any, Any]] = []
         self._worth: tuple[ExpectedGain, int] | None = None  # with the version it was computed for
-        # Last ranking by all answers, with its posterior and interval.
-        self._ranked: tuple[UtilityPosterior, float, pd.DataFrame] | None = None
+        self._ranking_of = lru_cache(maxsize=1)(ranking_of)
         # Rankings by a rater's own answers: by rater and interval, the version and the ranking.
         self._own: dict[tuple[str, float], tuple[int, pd.DataFrame]] = {}
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
@@ -395,10 +395,7 @@ class Loop:
             ``mean``, ``sd``, ``lower`` and ``upper`` by item; with too many items for a matrix, the
             last three only for the first 100.
         """
-        posterior = self.posterior
-        if self._ranked is None or self._ranked[:2] != (posterior, interval):
-            self._ranked = posterior, interval, ranking_of(posterior, interval)
-        return self._ranked[2]
+        return self._ranking_of(self.posterior, interval)
 
     def own_ranking(self, rater: str, interval: float = 0.9) -> pd.DataFrame | None:
         """Rank the items by the answers of one rater only, at the hyperparameters of all.

@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
+from sqlite3 import Connection
 from typing import Any, Literal
 
 import numpy as np
@@ -142,7 +143,7 @@ def _fibonacci(count: int) -> Any:
     return np.array(numbers[::-1], np.uint32)
 
 
-def connected(address: str) -> sqlite3.Connection:
+def connected(address: str) -> Connection:
     """Connect without Python's implicit transactions."""
     connection = sqlite3.connect(
         address, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
@@ -159,7 +160,7 @@ def _row_checksum(*cells: object) -> int:
 
 @contextmanager
 def transaction(
-    connection: sqlite3.Connection, mode: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
+    connection: Connection, mode: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
 ) -> Iterator[None]:
     """Run a transaction: it is committed as a whole, or rolled back after an error.
 
@@ -203,7 +204,7 @@ def now(ago: timedelta = timedelta()) -> str:
     return (datetime.now(UTC) - ago).isoformat(timespec="milliseconds")
 
 
-def is_empty(connection: sqlite3.Connection, path: Path) -> bool:
+def is_empty(connection: Connection, path: Path) -> bool:
     """Whether a file has no tables yet; `StorageError` if they are not those of this version."""
     queries = "PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master"
     schema, application, tables = (connection.execute(query).fetchone()[0] for query in queries)
@@ -228,7 +229,7 @@ def is_empty(connection: sqlite3.Connection, path: Path) -> bool:
     return not tables
 
 
-def create_tables(connection: sqlite3.Connection) -> None:
+def create_tables(connection: Connection) -> None:
     """Create the tables of a new file inside the open transaction."""
     script = files("relpref.ask").joinpath("schema.sql").read_text("utf-8")
     if sqlite3.sqlite_version_info < (3, 37):
@@ -240,7 +241,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
-def seal(connection: sqlite3.Connection) -> None:
+def seal(connection: Connection) -> None:
     """Write the checksums of the rows that were written in the open transaction."""
     connection.execute(
         f"UPDATE about SET value = ({_COUNTS}), checksum = NULL "
@@ -253,7 +254,7 @@ def seal(connection: sqlite3.Connection) -> None:
         )
 
 
-def verify(connection: sqlite3.Connection, path: Path) -> None:
+def verify(connection: Connection, path: Path) -> None:
     """Refuse a file that is damaged, or in which a row was changed or is missing."""
     (state,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if state != "ok":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, Self
 
 import pandas as pd
@@ -33,9 +34,8 @@ from relpref.ask.schema import (
 )
 from relpref.data.arrays import shown
 from relpref.data.labels import is_missing, label_column
-from relpref.data.tables import FilePath
 from relpref.errors import DataError, StorageError
-from relpref.files import flush
+from relpref.files import FilePath, flush
 from relpref.posterior.codec import decode_label, encode_label
 from relpref.posterior.tables import objects
 
@@ -78,7 +78,7 @@ class AnswerStore:
         Labels of the items, by position.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: Connection) -> None:
         self.path = path
         self._connection = connection
         self._file = path.absolute()
@@ -445,7 +445,7 @@ class AnswerStore:
             return self._connection.execute(query, values).fetchall()
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self) -> Iterator[Connection]:
         self._check_place()
         with explained(self.path), transaction(self._connection):
             yield self._connection
@@ -502,7 +502,7 @@ _DTYPES = {
 
 
 def _fill(
-    connection: sqlite3.Connection,
+    connection: Connection,
     items: Sequence[Any],
     answers: pd.DataFrame,
     files: Mapping[str, str],
@@ -520,12 +520,12 @@ def _fill(
     seal(connection)
 
 
-def _last_event(connection: sqlite3.Connection) -> int:
+def _last_event(connection: Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()[0])
 
 
 def _add_answers(
-    connection: sqlite3.Connection, positions: Mapping[Any, int], answers: pd.DataFrame
+    connection: Connection, positions: Mapping[Any, int], answers: pd.DataFrame
 ) -> None:
     """Add answers that came without a question."""
     stored: dict[str, Callable[[Any], Any]] = {
@@ -546,9 +546,7 @@ def _add_answers(
             _insert(connection, "more", version=version, columns=more)
 
 
-def _insert(
-    connection: sqlite3.Connection, table: str, verb: str = "INSERT", /, **cells: Any
-) -> int:
+def _insert(connection: Connection, table: str, verb: str = "INSERT", /, **cells: Any) -> int:
     """Add a row and return its number."""
     cursor = connection.execute(
         f"{verb} INTO {table} ({', '.join(cells)}) VALUES ({', '.join('?' * len(cells))})",
@@ -558,12 +556,12 @@ def _insert(
     return cursor.lastrowid
 
 
-def _add_event(connection: sqlite3.Connection, kind: str, **columns: Any) -> int:
+def _add_event(connection: Connection, kind: str, **columns: Any) -> int:
     """Add an event and return its version."""
     return _insert(connection, "event", kind=kind, time=now(), **columns)
 
 
-def _add_file(connection: sqlite3.Connection, sha256: str, name: str, origin: str) -> None:
+def _add_file(connection: Connection, sha256: str, name: str, origin: str) -> None:
     """Record a file whose answers are here."""
     _insert(
         connection, "file", "INSERT OR REPLACE", sha256=sha256, name=name, how=origin, time=now()

@@ -12,9 +12,9 @@ from relpref.data.columns import COLUMNS
 from relpref.data.comparisons import read_comparisons
 from relpref.data.covariates import equal_sides
 from relpref.data.labels import LabelIndex
-from relpref.data.tables import FilePath, Table, read_table, renamed
+from relpref.data.tables import Table, read_table, renamed
 from relpref.errors import DataError
-from relpref.files import file_digest, replaced
+from relpref.files import FilePath, file_digest, replaced
 
 # Columns that no question tells, and their cells in an answer to one.
 _SHARED = {

@@ -24,7 +24,6 @@ import hmac
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -45,7 +44,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from relpref.ask.guard import Guard, form_of, listen
-from relpref.ask.items import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
+from relpref.ask.items import PAGE, TOP, TYPES, View, card, name, picture_of, standings, visible
 from relpref.ask.loop import Loop
 from relpref.ask.questions import Question, rater_name
 from relpref.ask.session import Session, not_counted
@@ -208,7 +207,8 @@ class Pages:
         query = request.query_params
         for question in self._session.questions(rater_of(request)):
             if question.id == query.get("question"):
-                file = self._picture(question.sides.get(query.get("outcome", ""), question.second))
+                label = question.sides.get(query.get("outcome", ""), question.second)
+                file = picture_of(self.loop.item(label))
                 if file is not None:
                     return FileResponse(file, media_type=TYPES[file.suffix.lower()])
         raise HTTPException(404, "There is no such picture.")
@@ -287,14 +287,7 @@ class Pages:
     def _cards(self, question: Question) -> list[dict[str, Any]]:
         """Content of both cards of a question, the left one first."""
         sides = zip(("left", "right"), question.sides.items(), strict=True)
-        return [
-            card(self.loop.item(label), side, outcome, picture=self._picture(label) is not None)
-            for side, (outcome, label) in sides
-        ]
-
-    def _picture(self, label: Any) -> Path | None:
-        file = self.loop.item(label).image
-        return file if file is not None and is_picture(file) else None
+        return [card(self.loop.item(label), side, outcome) for side, (outcome, label) in sides]
 
     def _proof(self, rater: str) -> str:
         """Code that the forms of a rater's page carry, so that other sites cannot send them.

@@ -1,9 +1,9 @@
 """``relpref ask`` and ``relpref serve``: ask people which of two they prefer."""
 
-import argparse
 import csv
 import os
 import sys
+from argparse import Namespace
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -15,11 +15,11 @@ from relpref.ask.questions import rater_name
 from relpref.ask.schema import missing_changes
 from relpref.ask.session import Session, Unfinished
 from relpref.cli.entry import INTERRUPTED
-from relpref.cli.output import say
+from relpref.cli.output import given, say
 from relpref.cli.rank import labels
 from relpref.data.arrays import counted
 from relpref.errors import DataError
-from relpref.runs import ANSWERS, load_run
+from relpref.runs import ANSWERS, load_run, runs_in
 
 if TYPE_CHECKING:
     from relpref.ask import Loop
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LATER = "; the next command brings the ranking up to date"
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Ask, or move answers to and from a table."""
     if chosen.web and chosen.answers is not None:
         raise DataError("--answers ends a session in the terminal; leave it out with --web")
@@ -46,7 +46,7 @@ def run(chosen: argparse.Namespace) -> None:
         raise KeyboardInterrupt(str(interrupt) or kept) from None
 
 
-def _ask(chosen: argparse.Namespace, store: Path) -> None:
+def _ask(chosen: Namespace, store: Path) -> None:
     if chosen.export is not None:
         run, trouble = load_run(chosen.run), ""
         missing, changes = missing_changes(store)
@@ -84,41 +84,24 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
             _terminal(loop, chosen)
 
 
-def _opened(chosen: argparse.Namespace) -> "Loop":
+def _opened(chosen: Namespace) -> "Loop":
     items = None
     if chosen.items is not None:
-        posterior: Any = load_run(chosen.run).posterior
-        items = labels(posterior.data.labels, next(csv.reader([chosen.items])))
+        data = load_run(chosen.run).posterior.data
+        items = labels(data.labels, next(csv.reader([chosen.items])))
     from relpref.ask import Loop
     from relpref.report.words import named_words
 
-    return Loop.open(
-        chosen.run,
-        items=items,
-        score=chosen.score,
-        seed=chosen.seed,
-        goal=chosen.goal,
-        top=chosen.top,
-        show=chosen.show,
-        encoding=chosen.encoding,
-        title=chosen.title,
-        words=named_words(vars(chosen)),
-        prompt=chosen.question,
-        ties=not chosen.no_ties,
-        most_appearances=chosen.most_appearances,
-        max_wrong=chosen.max_wrong,
-        repeats=chosen.repeats,
-    )
+    texts = given(chosen, "show", "encoding", "title", "prompt")
+    limits = given(chosen, "most_appearances", "max_wrong", "repeats")
+    options = texts | limits | given(chosen, "score", "seed", "goal", "top", "ties")
+    return Loop.open(chosen.run, items=items, words=named_words(vars(chosen)), **options)
 
 
-def serve_run(chosen: argparse.Namespace) -> None:
+def serve_run(chosen: Namespace) -> None:
     """Serve a start page of all runs of a folder."""
-    if not Path(chosen.folder).is_dir():
-        raise DataError(
-            f"{chosen.folder}: there is no such folder; give one with the runs that relpref fit "
-            "wrote"
-        )
-    _page("relpref.ask.gallery")(chosen.folder, port=chosen.port, ask=chosen.ask)
+    runs_in(Path(chosen.folder))  # refuses what is no folder
+    _page("relpref.ask.gallery")(chosen.folder, port=chosen.port, ask=bool(chosen.ask))
 
 
 def _page(module: str) -> Any:
@@ -132,7 +115,7 @@ def _page(module: str) -> Any:
         raise DataError(f"the page needs {error.name}; {remedy}") from error
 
 
-def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
+def _terminal(loop: "Loop", chosen: Namespace) -> None:
     from relpref.ask.terminal import Keys, Terminal
 
     rater = "me" if chosen.rater is None else chosen.rater

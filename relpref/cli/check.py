@@ -1,26 +1,23 @@
 """``relpref check`` and ``relpref sbc``: test the posterior of a run."""
 
-import argparse
+from argparse import Namespace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from relpref.cli.output import document, formatted, say
+from relpref.cli.output import document, formatted, given, say, tell
 from relpref.cli.rank import opened
 from relpref.description import model_words
 from relpref.errors import DataError
 from relpref.files import made
 from relpref.registry import CHOICES, find
 
-if TYPE_CHECKING:
-    from relpref.diagnostics import Certificate, Check
-
 _SHOWN = 10  # rows, those with the largest errors
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Compare a run with the exact posterior, by importance weights and by NUTS."""
     posterior = opened(chosen.run)
     from relpref.diagnostics import certify, check
@@ -33,21 +30,28 @@ def run(chosen: argparse.Namespace) -> None:
     comparison = check(
         posterior,
         max_items=chosen.items,
-        hyperparameters=chosen.hyperparameters,
-        draws=chosen.draws,
-        chains=chosen.chains,
         rng_key=chosen.seed,
+        **given(chosen, "hyperparameters", "draws", "chains"),
     )
     if chosen.json:
-        _document(chosen, certificate, comparison)
+        first = ("verdict", "sentence", "k_hat", "ess", "efficiency", "num_samples", "log_evidence")
+        second = ("verdict", "sentence", "r_hat", "ess", "divergences", "probability_shift")
+        hyperparameters = _rows(comparison.hyperparameters)
+        document(
+            chosen,
+            certificate={name: getattr(certificate, name) for name in first}
+            | {"table": _rows(certificate.table)},
+            nuts={name: getattr(comparison, name) for name in second}
+            | {"table": _rows(comparison.table), "hyperparameters": hyperparameters},
+        )
         return
     if len(table := comparison.table):
-        order = table["shift"].abs().sort_values(ascending=False, kind="stable").index
-        rows = _rows(table.loc[order].head(_SHOWN)) or []
+        table = table.sort_values("shift", key=abs, ascending=False, kind="stable")
+        rows = _rows(table.head(_SHOWN)) or []
         for row in rows:
             label = row["label"]
             row["label"] = ", ".join(map(str, label)) if isinstance(label, tuple) else label
-        name = " ".join(str(part) for part in table.index.names)
+        name = " ".join(map(str, table.index.names))
         more = len(table) - len(rows)
         rest = f"\n({more} more, off by less)" if more else ""
         say(f"\n{formatted([(name, '{label}'), *_COLUMNS], rows)}{rest}\n")
@@ -68,18 +72,6 @@ _COLUMNS = (
 )
 
 
-def _document(chosen: argparse.Namespace, certificate: "Certificate", comparison: "Check") -> None:
-    first = ("verdict", "sentence", "k_hat", "ess", "efficiency", "num_samples", "log_evidence")
-    second = ("verdict", "sentence", "r_hat", "ess", "divergences", "probability_shift")
-    document(
-        chosen,
-        certificate={name: getattr(certificate, name) for name in first}
-        | {"table": _rows(certificate.table)},
-        nuts={name: getattr(comparison, name) for name in second}
-        | {"table": _rows(comparison.table), "hyperparameters": _rows(comparison.hyperparameters)},
-    )
-
-
 def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]] | None:
     """Rows with their labels, None without a table."""
     if table is None:
@@ -91,7 +83,7 @@ def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]] | None:
 _SIMULATIONS, _PICTURE, _SUMMARY = "simulations.jsonl", "ecdf.svg", "summary.csv"
 
 
-def sbc_run(chosen: argparse.Namespace) -> None:
+def sbc_run(chosen: Namespace) -> None:
     """Calibrate the model of a run by simulations."""
     posterior = opened(chosen.run, "utilities", "relation")
     words, default = {name.lower(): name for name in CHOICES["engine"]}, posterior.engine.lower()
@@ -121,12 +113,10 @@ def sbc_run(chosen: argparse.Namespace) -> None:
             program,
             *args,
             engine=engines[engine],
-            hyperparameters=chosen.hyperparameters,
-            simulations=chosen.simulations,
             rng_key=chosen.seed,
             file=file,
-            scheduler=chosen.scheduler,
             progress_bar=not chosen.json,
+            **given(chosen, "hyperparameters", "simulations", "scheduler"),
             **options,
         )
     except KeyboardInterrupt:
@@ -137,20 +127,15 @@ def sbc_run(chosen: argparse.Namespace) -> None:
         ) from None
     picture = calibration.picture(out / _PICTURE)
     calibration.summary().to_csv(out / _SUMMARY)
-    if chosen.json:
-        document(
-            chosen,
-            seed=chosen.seed,
-            what=calibration.name,
-            verdict=calibration.verdict(),
-            sentence=calibration.sentence,
-            quantities=calibration.summary().reset_index(names="quantity").to_dict("records"),
-            picture=str(picture),
-        )
-        return
     name, _, how = calibration.name.partition(", ")
-    say(f"{model_words(name)}; {how}:\n{calibration.sentence}")
-    say(
-        f"The picture is in {picture}, the simulations beside it: more with --simulations and the "
-        "same folder"
+    tell(
+        chosen,
+        f"{model_words(name)}; {how}:\n{calibration.sentence}\nThe picture is in {picture}, the "
+        "simulations beside it: more with --simulations and the same folder",
+        seed=chosen.seed,
+        what=calibration.name,
+        verdict=calibration.verdict(),
+        sentence=calibration.sentence,
+        quantities=calibration.summary().reset_index(names="quantity").to_dict("records"),
+        picture=picture,
     )

@@ -1,6 +1,6 @@
 """``relpref classify``: predict the group behind each ballot."""
 
-import argparse
+from argparse import Namespace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -8,26 +8,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.cli.output import say, show_table
+from relpref.cli.output import given, say, show_table
 from relpref.data import Rankings
-from relpref.data.arrays import counted, shown
+from relpref.data.arrays import Array, counted, shown
 from relpref.data.labels import is_missing
 from relpref.data.rankings import read_ballots
 from relpref.data.tables import Table, read_table
 from relpref.errors import DataError
-from relpref.runs import check_target, copied, save_run
+from relpref.runs import copied, save_run
 
 _FOLDS = 5
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Classify the ballots of rankers without a class, and save the posterior.
 
     Where every ranker has a class, each ballot is classified by those of other rankers. The
     posterior is that of all ballots with a class.
     """
-    check_target(chosen.out, replace=chosen.force, how="--force replaces it")
-    given = copied({"ballots": Path(chosen.ballots), "classes": Path(chosen.classes)})
+    tables = copied({"ballots": Path(chosen.ballots), "classes": Path(chosen.classes)})
     ballots = _ballots(chosen)
     class_of = _classes(read_table(chosen.classes, encoding=chosen.encoding), ballots)
     training = np.flatnonzero([ranker in class_of for ranker in ballots.rankers])
@@ -37,21 +36,22 @@ def run(chosen: argparse.Namespace) -> None:
     from relpref.classifiers import RankingGPClassifier
 
     classifier = RankingGPClassifier(chosen.kernel, random_state=chosen.seed)
-    left_out = None if len(new) else _left_out(classifier, ballots, classes, chosen.seed)
-    classifier.fit(ballots[training], classes)
-    rows = training if left_out is not None else new
-    probabilities = classifier.predict_proba(ballots[new]) if left_out is None else left_out
+    if len(new):
+        classifier.fit(ballots[training], classes)
+        rows, probabilities = new, classifier.predict_proba(ballots[new])
+    else:
+        rows, probabilities = training, _left_out(classifier, ballots, classes, chosen.seed)
+        classifier.fit(ballots[training], classes)
     predicted = np.array(names, dtype=object)[np.argmax(probabilities, axis=1)]
-    share = None if left_out is None else float(np.mean(predicted == classes))
+    share = None if len(new) else np.mean(predicted == classes)
     save_run(
         chosen.out,
         classifier.posterior_,
-        given,
+        tables,
         command="classify",
         model="ranking_classifier",
         seed=chosen.seed,
-        options={"kernel": chosen.kernel}
-        | ({"incomplete": chosen.incomplete} if chosen.incomplete else {}),
+        options=given(chosen, "kernel", "incomplete"),
         replace=chosen.force,
     )
     table = pd.DataFrame(probabilities, columns=[f"p({name})" for name in names])
@@ -70,7 +70,7 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"The run is in {chosen.out}: try relpref report {quote(chosen.out)}")
 
 
-def _ballots(chosen: argparse.Namespace) -> Rankings:
+def _ballots(chosen: Namespace) -> Rankings:
     """Rankings of a PrefLib file or of a table."""
     ballots = read_ballots(chosen.ballots, chosen.incomplete)
     if ballots is not chosen.ballots:
@@ -98,9 +98,7 @@ def _classes(table: Table, ballots: Rankings) -> dict[Any, str]:
     return classes
 
 
-def _left_out(
-    classifier: Any, ballots: Rankings, classes: np.ndarray[Any, Any], seed: int
-) -> np.ndarray[Any, Any]:
+def _left_out(classifier: Any, ballots: Rankings, classes: Array, seed: int) -> Array:
     """Probabilities of the classes by the ballots of other rankers, in folds of rankers."""
     from sklearn.model_selection import GroupKFold
 

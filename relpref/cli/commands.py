@@ -2,9 +2,10 @@
 
 A key is the name of an option and a placeholder for its value: letters (N and K are whole numbers,
 P, G and D numbers), or {choices}, of which the first is the default. An option without a
-placeholder is a flag. A value is the help, of which ``--help`` shows the part before the first
-semicolon, or a pair of the help and further keywords of argparse. A table within a table holds
-options that exclude each other.
+placeholder is a flag: true if it is given, ``--no-NAME`` false under that name, None if it is left
+out. A value is the help, of which ``--help`` shows the part before the first semicolon, or a pair
+of the help and further keywords of argparse. A table within a table holds options that exclude each
+other. Options that have a parameter in Python have its name in the namespace of argparse.
 """
 
 import argparse
@@ -22,7 +23,7 @@ Options = Mapping[str, Any]
 class Command(NamedTuple):
     """A command, or an action of a command."""
 
-    function: str  # module:function in this package
+    function: str  # module:function in this package; empty if there are actions
     summary: str
     example: str
     options: Options
@@ -75,11 +76,8 @@ def scheduler(text: str) -> str:
 
 
 TYPES: dict[str, Callable[[str], Any]] = {
-    "N": integer(1),
-    "K": integer(1),
-    "P": number,
-    "G": number,
-    "D": number,
+    **dict.fromkeys("NK", integer(1)),
+    **dict.fromkeys("PGD", number),
 }
 
 
@@ -345,7 +343,7 @@ COMMANDS = {
             "--rater NAME": "who answers; me by default, or the name that is typed on the page",
             "--answers N": "stop after N answers; in the terminal",
             "--title TEXT": "title above the questions; kept for later",
-            "--question TEXT": "text of the question; kept for later",
+            "--question TEXT": _with("text of the question; kept for later", dest="prompt"),
             "--show FILE": "table of what is shown of the items; the label, then text, image, "
             "link and any other columns; kept for later (default: the run's table of items)",
             "way": {
@@ -438,14 +436,14 @@ COMMANDS = {
         },
     ),
     "conditional": Command(
-        "conditional:run",
+        "",
         "rank objects for a given node, by a partly known relation",
         "relpref conditional fit --nodes drugs.csv --relation known.csv\n"
         "  relpref conditional rank run aspirin --top 10",
         {},
         actions={
             "fit": Command(
-                "",
+                "conditional:fit",
                 "learn from the known part of a relation, save the run",
                 "relpref conditional fit --nodes drugs.csv --relation known.csv",
                 {
@@ -487,7 +485,7 @@ COMMANDS = {
                 reads=("nodes", "objects", "relation"),
             ),
             "rank": Command(
-                "",
+                "conditional:rank",
                 "rank objects for a node, best first",
                 "relpref conditional rank run/ aspirin --top 10",
                 {
@@ -527,14 +525,16 @@ COMMANDS = {
         reads=("ballots", "classes"),
     ),
     "data": Command(
-        "data:run",
+        "",
         "list public data sets, fetch one",
         "relpref data get cora --folder data/",
         {},
         actions={
-            "list": Command("", "names, terms and addresses", "relpref data list", _TEXT),
+            "list": Command(
+                "data:list_sets", "names, terms and addresses", "relpref data list", _TEXT
+            ),
             "get": Command(
-                "",
+                "data:get",
                 "fetch a set whose terms allow it; continue an interrupted download",
                 "relpref data get cora --folder data/",
                 {

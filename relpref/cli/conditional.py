@@ -1,6 +1,6 @@
 """``relpref conditional fit | rank``: rank objects for a given node."""
 
-import argparse
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from relpref.cli.output import document, say
+from relpref.cli.output import document, given, say
 from relpref.cli.rank import labels, opened, show
 from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.items import read_item_table
 from relpref.data.tables import read_table
 from relpref.errors import DataError, InferenceError
-from relpref.runs import check_target, copied, save_run
+from relpref.runs import copied, save_run
 
 if TYPE_CHECKING:
     from relpref.infer import RelationPosterior
@@ -23,26 +23,21 @@ if TYPE_CHECKING:
 _FOLDS = 5
 
 
-def run(chosen: argparse.Namespace) -> None:
-    """Learn from a relation, or rank the objects of a run."""
-    {"fit": _fit, "rank": _rank}[chosen.action](chosen)
-
-
-def _fit(chosen: argparse.Namespace) -> None:
-    check_target(chosen.out, replace=chosen.force, how="--force replaces it")
-    files = {"nodes": chosen.nodes, "objects": chosen.objects, "relation": chosen.relation}
-    given = copied({name: Path(file) for name, file in files.items() if file is not None})
+def fit(chosen: Namespace) -> None:
+    """Learn from a relation, and save the run."""
+    files = given(chosen, "nodes", "objects", "relation")
+    tables = copied({name: Path(file) for name, file in files.items()})
     read = partial(_table, encoding=chosen.encoding, kernel=chosen.kernel)
     nodes = read(chosen.nodes)
     objects = None if chosen.objects is None else read(chosen.objects)
     table = read_table(chosen.relation, encoding=chosen.encoding)
     from relpref.rls import ConditionalRanker, ConditionalRankerCV
 
-    shared = ("kernel", "gamma", "degree", "loss", "symmetry", "condition")
+    regularizations = chosen.regularization or [None]
     ranker = ConditionalRanker(
-        **{name: getattr(chosen, name) for name in shared},
-        standardize=not chosen.no_standardize,
-        regularization=chosen.regularization[0] if chosen.regularization else None,
+        **given(chosen, "kernel", "standardize", "gamma", "degree"),
+        **given(chosen, "loss", "symmetry", "condition"),
+        regularization=regularizations[0],
         random_state=chosen.seed,
     )
     problem = ranker.problem(nodes, table, objects)  # checks the tables
@@ -50,7 +45,7 @@ def _fit(chosen: argparse.Namespace) -> None:
     if chosen.speaks:
         say(f"Read: {described}")
     concordances = {}
-    if len(chosen.regularization or ()) > 1:
+    if len(regularizations) > 1:
         size = len(problem.nodes.labels)
         if size < 2:
             raise DataError(
@@ -59,13 +54,13 @@ def _fit(chosen: argparse.Namespace) -> None:
             )
         search = ConditionalRankerCV(
             ranker,
-            regularizations=chosen.regularization,
+            regularizations=regularizations,
             cv="row",
             folds=min(_FOLDS, size),
             random_state=chosen.seed,
         ).fit(nodes, table, objects, progress_bar=not chosen.quiet)
         ranker = search.ranker_
-        concordances = dict(zip(chosen.regularization, search.scores_.tolist(), strict=True))
+        concordances = dict(zip(regularizations, search.scores_.tolist(), strict=True))
         if chosen.speaks:
             scores = ", ".join(f"{score:.3f} at {value:g}" for value, score in concordances.items())
             say(f"Concordance of the rankings for nodes left out: {scores}")
@@ -85,7 +80,7 @@ def _fit(chosen: argparse.Namespace) -> None:
     save_run(
         chosen.out,
         posterior,
-        given,
+        tables,
         command="conditional fit",
         model="conditional_ranking",
         seed=chosen.seed,
@@ -123,7 +118,8 @@ def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, 
     return ", ".join([*parts, f"{counted(edges, 'label')} of {pairs:,} pairs"])
 
 
-def _rank(chosen: argparse.Namespace) -> None:
+def rank(chosen: Namespace) -> None:
+    """Rank the objects of a run."""
     posterior = opened(chosen.run, "relation")
     objects = _new(chosen.new_objects, posterior.objects, chosen.encoding)
     query = _query(chosen, posterior)
@@ -131,7 +127,7 @@ def _rank(chosen: argparse.Namespace) -> None:
     show(chosen, ranking, "score", query=chosen.query, interval=chosen.interval)
 
 
-def _query(chosen: argparse.Namespace, posterior: "RelationPosterior") -> Any:
+def _query(chosen: Namespace, posterior: "RelationPosterior") -> Any:
     """Label of a node of the run, or the features of a new node."""
     nodes = posterior.nodes.labels
     new = _new(chosen.new, posterior.nodes, chosen.encoding)

@@ -1,6 +1,6 @@
 """``relpref data``: list and fetch public data sets."""
 
-import argparse
+from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,12 +17,8 @@ from relpref.data_loaders.registry import (
 from relpref.errors import DataError
 
 
-def run(chosen: argparse.Namespace) -> None:
-    """List the data sets or fetch one."""
-    {"list": _list, "get": _get}[chosen.action](chosen)
-
-
-def _list(chosen: argparse.Namespace) -> None:
+def list_sets(chosen: Namespace) -> None:
+    """List the data sets."""
     folder, data_sets = data_folder(), DATA_SETS.values()
     if chosen.json:
         rows = [
@@ -53,7 +49,8 @@ def _here(entry: DataSet, folder: Path | None) -> bool:
     )
 
 
-def _get(chosen: argparse.Namespace) -> None:
+def get(chosen: Namespace) -> None:
+    """Fetch a data set."""
     entry = data_set(chosen.set)
     if not entry.folder:
         raise DataError(f"{entry.name} comes with the package: read it with {entry.loader}")
@@ -80,7 +77,7 @@ def _get(chosen: argparse.Namespace) -> None:
         document(
             chosen,
             name=entry.name,
-            folder=str(place),
+            folder=place,
             fetched=fetched,
             terms=entry.terms,
             cite=entry.cite,

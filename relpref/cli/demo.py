@@ -1,7 +1,7 @@
 """``relpref demo``: rank national football teams with and without their confederations."""
 
-import argparse
 import textwrap
+from argparse import Namespace
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,12 +37,6 @@ class Season:
     matches: pd.DataFrame
     confederation: pd.Series
     later: pd.Series
-
-    @property
-    def number(self) -> pd.Series:
-        """Number of matches by team."""
-        played = pd.concat([self.matches["home_team"], self.matches["away_team"]]).value_counts()
-        return played.reindex(self.confederation.index)
 
     def shuffled(self, seed: int) -> pd.Series:
         """Confederations in a random order of the teams."""
@@ -93,11 +87,9 @@ class Outcome:
     @cached_property
     def ranking(self) -> pd.DataFrame:
         """Ranking with each team's confederation and number of matches."""
-        table = self.posterior.ranking()
-        return table.assign(
-            confederation=self.season.confederation[table.index],
-            matches=self.season.number[table.index],
-        )
+        teams = self.season.matches[["home_team", "away_team"]].stack().value_counts()
+        ranking = self.posterior.ranking()
+        return ranking.assign(confederation=self.season.confederation, matches=teams)
 
 
 def read() -> Season:
@@ -142,7 +134,7 @@ def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
     return Outcome(season, run(season.matches, season.confederation), models)
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Fit the models, print a summary, write the run with its report."""
     out = Path(chosen.out)
     # An earlier demo is replaced, a run of the user is not.
@@ -150,7 +142,7 @@ def run(chosen: argparse.Namespace) -> None:
     check_target(out, replace=replace, how="the demo does not replace it")
     season = read()
     if chosen.speaks:
-        _paragraph(f"{about(season)}\n")
+        _paragraph(about(season))
     outcome = fit(season, chosen.seed, progress_bar=not chosen.quiet)
     save_run(
         out,
@@ -164,7 +156,17 @@ def run(chosen: argparse.Namespace) -> None:
         report=lambda path: _report(outcome, path),
     )
     if chosen.json:
-        _document(chosen, outcome)
+        data = outcome.posterior.data
+        document(
+            chosen,
+            report=out / REPORT,
+            seed=chosen.seed,
+            data={"description": data.describe(), **sizes(data)},
+            hyperparameters=outcome.posterior.hyperparameters,
+            predicted=len(outcome.losses),
+            models=outcome.models.reset_index().to_dict("records"),
+            ranking=outcome.ranking.reset_index(names="team").head(TOP).to_dict("records"),
+        )
     if chosen.speaks:
         _print(outcome, out)
 
@@ -184,7 +186,7 @@ def _print(outcome: Outcome, out: Path) -> None:
     say(formatted(columns, top.to_dict("records"), left=(1, 2)))
     models = _model_table(outcome)
     say(f"\n{formatted([(name, f'{{{name}}}') for name in models], models.to_dict('records'))}")
-    _paragraph(evaluation(outcome) + "\n")
+    _paragraph(evaluation(outcome))
     for text in findings(outcome):
         _paragraph(text, indent="  ")
     name = quote(str(out))
@@ -212,9 +214,9 @@ def _model_table(outcome: Outcome) -> pd.DataFrame:
 
 
 def _paragraph(text: str, indent: str = "") -> None:
-    """Print a wrapped paragraph."""
-    end = "\n" if text.endswith("\n") else ""
-    say(textwrap.fill(text, _WIDTH, break_on_hyphens=False, subsequent_indent=indent) + end)
+    """Print a wrapped paragraph, and an empty line below it unless it is a part of a list."""
+    lines = textwrap.fill(text, _WIDTH, break_on_hyphens=False, subsequent_indent=indent)
+    say(lines if indent else f"{lines}\n")
 
 
 def about(season: Season) -> str:
@@ -232,7 +234,7 @@ def about(season: Season) -> str:
 def evaluation(outcome: Outcome) -> str:
     """Describe how the models were compared, and the teams they rank first."""
     season = outcome.season
-    later = int(season.later.sum())
+    later = season.later.sum()
     best = {name: _first_five(outcome.earlier[name]) for name in (ALONE, RELATION)}
     return (
         f"The three models learned from the {len(season.matches) - later:,} matches before "
@@ -272,10 +274,10 @@ def findings(outcome: Outcome) -> list[str]:
 
 def tiers_in_words(tiers: pd.DataFrame) -> str:
     """Sentence about the teams that cannot be told apart from the best."""
-    others = int((tiers["tier"] == 1).sum()) - 1
+    others = (tiers["tier"] == 1).sum() - 1
     who = f"{others} of the {len(tiers) - 1} others" if others else "none of the others"
     return (
-        f"{counted(int(tiers['tier'].max()), 'tier')}; {tiers.index[0]} cannot be told apart from "
+        f"{counted(tiers['tier'].max(), 'tier')}; {tiers.index[0]} cannot be told apart from "
         f"{who} (95%, all pairs at once)"
     )
 
@@ -324,18 +326,4 @@ def _tables(season: Season) -> tuple[Copy, ...]:
     }
     return tuple(
         Copy(f"{TABLES}/{name}.csv", f"{name}.csv", text.encode()) for name, text in tables.items()
-    )
-
-
-def _document(chosen: argparse.Namespace, outcome: Outcome) -> None:
-    data = outcome.posterior.data
-    document(
-        chosen,
-        report=str(Path(chosen.out) / REPORT),
-        seed=chosen.seed,
-        data={"description": data.describe(), **sizes(data)},
-        hyperparameters=outcome.posterior.hyperparameters,
-        predicted=len(outcome.losses),
-        models=outcome.models.reset_index().to_dict("records"),
-        ranking=outcome.ranking.reset_index(names="team").head(TOP).to_dict("records"),
     )

@@ -1,9 +1,9 @@
 """``relpref fit``: fit tables and save the run."""
 
-import argparse
 import json
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relpref.cli.output import document, say
+from relpref.cli.output import document, given, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.arrays import label
 from relpref.data.rankings import read_ballots
-from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, says_kind, with_kind
+from relpref.data.relation import KIND_WORDS, Files, find_files, says_kind, with_kind
 from relpref.description import model_words
 from relpref.errors import DataError
-from relpref.fitting import made, with_kernels
+from relpref.fitting import made, notes_of, with_kernels
 from relpref.options import OPTIONS
 from relpref.posterior.summary import fitted
 from relpref.registry import CHOICES, choose, find, word_for
-from relpref.runs import check_target, copies, save_run
+from relpref.runs import copies, files_by_name, save_run
 
 if TYPE_CHECKING:
     from relpref.report.words import Words
@@ -32,20 +32,19 @@ if TYPE_CHECKING:
 LARGE = 20_000_000
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Fit a model to tables and save the run."""
     chosen.model = choose("--model", "program", chosen.model)
-    chosen.engine = word_for(choose("--engine", "engine", chosen.engine))
+    engine_name = choose("--engine", "engine", chosen.engine)
     chosen.likelihood = word_for(choose("--likelihood", "likelihood", chosen.likelihood))
     tables, options, kernels = tables_of(chosen), _options(chosen), _kernel_words(chosen)
     columns = columns_of(chosen)
-    check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     if not chosen.quiet:
         _say_what_takes_long(tables)
     data = read(chosen, tables, columns)
     data, keywords = _with_kernels(chosen, kernels, data)
     program = find("program", chosen.model)
-    engine = find("engine", choose("--engine", "engine", chosen.engine))
+    engine = find("engine", engine_name)
     for name, text in assigned("--option", chosen.option, "the name and the value").items():
         (options if name in signature(engine).parameters else keywords)[name] = _value(text)
     try:
@@ -55,31 +54,25 @@ def run(chosen: argparse.Namespace) -> None:
             f"--model {chosen.model}: the program cannot be called with the data and these options "
             f"({error})"
         ) from None
-    import jax
-
     from relpref.report.words import Words, named_words
 
     words = Words.of(named_words(vars(chosen)))
     engine = engine(program, **options)
-    given = copies(tables)
-    unused = chosen.model == "preference_gp" and bool(data.relations)
-    model = model_words(chosen.model)
-    notes = [*data.notes, *[f"a model of {model} does not use relations"] * unused]
+    notes, copied = notes_of(chosen.model, data), copies(tables)
     if chosen.speaks:
         say(f"Read: {data.describe()}")
         for note in notes:
             say(f"  {note}")
-    posterior = engine.run(
-        jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords
-    )
+    posterior = engine.run(chosen.seed, data, progress_bar=not chosen.quiet, **keywords)
     save_run(
         chosen.out,
         posterior,
-        given,
+        copied,
         command="fit",
         model=chosen.model,
         seed=chosen.seed,
-        options={"engine": chosen.engine, **options, **_asked_for(chosen, columns, kernels)},
+        options={"engine": word_for(engine_name), **options}
+        | _asked_for(chosen, columns=columns, kernels=kernels),
         replace=chosen.force,
     )
     if chosen.json:
@@ -108,14 +101,14 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
 
 
-def columns_of(chosen: argparse.Namespace) -> dict[str, str]:
+def columns_of(chosen: Namespace) -> dict[str, str]:
     """Names of columns by ``--columns``; a name may contain commas."""
     pairs = (pair for text in chosen.columns for pair in re.split(r",(?=\w+=)", text))
     form = "our name and the file's, such as --columns winner=better,rater=who"
     return assigned("--columns", pairs, form)
 
 
-def read(chosen: argparse.Namespace, tables: Files, columns: Mapping[str, str]) -> PreferenceData:
+def read(chosen: Namespace, tables: Files, columns: Mapping[str, str]) -> PreferenceData:
     """Read the tables as the options say."""
     return PreferenceData.from_tables(
         tables.items,
@@ -124,16 +117,11 @@ def read(chosen: argparse.Namespace, tables: Files, columns: Mapping[str, str]) 
         columns=columns,
         covariates=covariates_of(chosen),
         encoding=chosen.encoding,
-        **options_of(chosen),
+        **given(chosen, *OPTIONS),
     )
 
 
-def options_of(chosen: argparse.Namespace) -> dict[str, str]:
-    """Options of reading tables of answers, such as ``--better``, see `relpref.options`."""
-    return {name: getattr(chosen, name) for name in OPTIONS if getattr(chosen, name)}
-
-
-def covariates_of(chosen: argparse.Namespace) -> list[str]:
+def covariates_of(chosen: Namespace) -> list[str]:
     """Names by ``--covariates``."""
     return [name for names in chosen.covariates for name in names.split(",")]
 
@@ -151,22 +139,23 @@ def verdict(posterior: Any, words: "Words") -> list[str]:
     from relpref.report.blocks import lead
     from relpref.report.subject import Subject
 
-    items, answers = words.item[1], words.answer[1]
     if not posterior.converged:
         return [f"Careful: the numbers may be wrong. {posterior.result.value}"]
     if posterior.kind != "utilities":
         return []
     data = posterior.data
     if not data.num_answers or data.num_items == 1:
-        return [f"There are too few {items if data.num_answers else answers} for a ranking."]
+        few = "items" if data.num_answers else "answers"
+        return [words(f"There are too few {few} for a ranking.")]
     if posterior.large:
-        best = data.labels[int(posterior.belief.mean().argmax())]
+        best = data.labels[posterior.belief.mean().argmax()]
         return [f"{label(best)} has the highest utility; relpref report says how sure that is."]
     subject = Subject(posterior, words=words)
     names = [label(name) for name in subject.names.short]
-    lines = [lead(subject.ranking, names.__getitem__, items)]
+    lines = [lead(subject.ranking, names.__getitem__, words("items"))]
     if subject.groups is not None:
-        lines = [f"The {items} form groups that no answer connects: compare within a group only."]
+        groups = "The items form groups that no answer connects: compare within a group only."
+        lines = [words(groups)]
     if subject.questions is not None:
         questions, gain = subject.questions
         lines.append(words(gain.sentence))
@@ -189,7 +178,7 @@ def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
     return values
 
 
-def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
+def _kernel_words(chosen: Namespace) -> dict[str, str]:
     """Read ``--kernel``: names of kernels by relation."""
     kernels = ", ".join(map(word_for, CHOICES["relation kernel"]))
     form = f"the relation and one of {kernels}, such as --kernel cites=diffusion"
@@ -205,26 +194,23 @@ def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
 
 
 def _with_kernels(
-    chosen: argparse.Namespace, words: dict[str, str], data: PreferenceData
+    chosen: Namespace, words: dict[str, str], data: PreferenceData
 ) -> tuple[PreferenceData, dict[str, Any]]:
     """Data with what its kernels need, and keywords of the program."""
-    switches = {"lapse": chosen.lapse, "ties": chosen.ties, "margins": chosen.margins}
-    likelihood = _instance("likelihood", chosen.likelihood, **switches)
+    switches = given(chosen, "lapse", "ties", "margins")
+    likelihood = _instance("likelihood", chosen.likelihood, switches)
     # Refuses columns that the likelihood does not use.
     getattr(likelihood, "sites", likelihood.parameters)(data.comparisons)
-    keywords: dict[str, Any] = {"likelihood": likelihood}
-    if chosen.attribute_kernel is not None or chosen.shared_lengthscale:
+    keywords = {"likelihood": likelihood} | given(chosen, "individual")
+    switches = given(chosen, "shared_lengthscale")
+    if chosen.attribute_kernel is not None or switches:
         if not data.attribute_names:
             raise DataError(
                 "--attribute-kernel, --shared-lengthscale: the items have no attributes; leave "
                 "them out"
             )
         word = chosen.attribute_kernel or CHOICES["attribute kernel"][0]
-        keywords["attribute_kernel"] = _instance(
-            "attribute-kernel", word, shared_lengthscale=chosen.shared_lengthscale
-        )
-    if chosen.no_individual:
-        keywords["individual"] = False
+        keywords["attribute_kernel"] = _instance("attribute-kernel", word, switches)
     for name in words:
         data.parts_of(name)  # refuses an unknown relation
     if words:
@@ -232,79 +218,57 @@ def _with_kernels(
     return data, keywords
 
 
-def _instance(option: str, word: str, **options: Any) -> Any:
-    """Likelihood or kernel for the word of an option, with the options that are given."""
-    given = {name: value for name, value in options.items() if value}
+def _instance(option: str, word: str, switches: Mapping[str, Any]) -> Any:
+    """Likelihood or kernel for the word of an option, with further options."""
     try:
-        return made(f"--{option}", option.replace("-", " "), word, **given)
+        return made(f"--{option}", option.replace("-", " "), word, **switches)
     except TypeError as error:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in switches)
         raise DataError(
             f"--{option} {word}: it cannot be made with {flags or 'no options'} ({error}); leave "
             f"{flags or 'it'} out"
         ) from None
 
 
-def _asked_for(
-    chosen: argparse.Namespace, columns: Mapping[str, str], words: Mapping[str, str]
-) -> dict[str, Any]:
+_OF_THE_MODEL = ("lapse", "ties", "margins", "attribute_kernel", "shared_lengthscale", "individual")
+_OF_THE_DATA = (*OPTIONS, "covariates", "encoding", "item_word", "answer_word", "option")
+
+
+def _asked_for(chosen: Namespace, **read: Mapping[str, str]) -> dict[str, Any]:
     """Options that differ from the defaults, for the record of the run."""
-    record = {
-        "likelihood": None if chosen.likelihood == "probit" else chosen.likelihood,
-        "lapse": chosen.lapse or None,
-        "ties": chosen.ties,
-        "margins": chosen.margins,
-        "columns": columns or None,
-        "covariates": chosen.covariates or None,
-        **{name: getattr(chosen, name) for name in OPTIONS},
-        "attribute_kernel": chosen.attribute_kernel,
-        "shared_lengthscale": chosen.shared_lengthscale or None,
-        "individual": False if chosen.no_individual else None,
-        "kernels": words or None,
-        "item_word": chosen.item_word,
-        "answer_word": chosen.answer_word,
-        "encoding": chosen.encoding,
-        "option": chosen.option or None,
-    }
-    return {name: value for name, value in record.items() if value is not None}
+    record = given(chosen, *_OF_THE_MODEL, *_OF_THE_DATA)
+    if chosen.likelihood != "probit":
+        record["likelihood"] = chosen.likelihood
+    return record | {name: words for name, words in read.items() if words}
 
 
 def _say_what_takes_long(tables: Files) -> None:
     """Name the large files that are about to be read, on a terminal."""
-    files = [
-        tables.items,
-        tables.comparisons,
-        *(path_and_kind(given)[0] for given in tables.relations.values()),
-    ]
-    sizes = {file: file.stat().st_size for file in files if file is not None and file.is_file()}
+    files = files_by_name(tables).values()
+    sizes = {file: file.stat().st_size for file in files if file.is_file()}
     large = [f"{file} ({size / 1e6:.0f} MB)" for file, size in sizes.items() if size >= LARGE]
     if large and sys.stderr.isatty():
         print(f"Reading {', '.join(large)}", file=sys.stderr, flush=True)
 
 
-def _options(chosen: argparse.Namespace) -> dict[str, Any]:
+def _options(chosen: Namespace) -> dict[str, Any]:
     """Options of the engine."""
-    options: dict[str, Any] = {
-        "hyperparameters": chosen.hyperparameters,
-        "restarts": chosen.restarts,
-    }
+    options = given(chosen, "hyperparameters", "restarts", "draws")
     if chosen.structure != "auto":
         options["structure"] = chosen.structure
-    if chosen.draws is not None:
-        if chosen.hyperparameters != "nuts":
-            raise DataError(
-                f"--draws {chosen.draws}: draws are for --hyperparameters nuts; add it or leave "
-                "--draws out"
-            )
-        options["draws"] = chosen.draws
+    if "draws" in options and chosen.hyperparameters != "nuts":
+        raise DataError(
+            f"--draws {chosen.draws}: draws are for --hyperparameters nuts; add it or leave "
+            "--draws out"
+        )
     form = "the name and a number, such as --fixed attributes_amplitude=1.5"
     fixed = assigned("--fixed", chosen.fixed, form)
     try:
-        return options | (
-            {"fixed": {name: float(value) for name, value in fixed.items()}} if fixed else {}
-        )
+        if fixed:
+            options["fixed"] = {name: float(value) for name, value in fixed.items()}
     except ValueError as error:
         raise DataError(f"--fixed: write {form} ({error})") from None
+    return options
 
 
 def sizes(data: PreferenceData) -> dict[str, Any]:
@@ -317,7 +281,7 @@ def sizes(data: PreferenceData) -> dict[str, Any]:
     }
 
 
-def tables_of(chosen: argparse.Namespace) -> Files:
+def tables_of(chosen: Namespace) -> Files:
     if chosen.folder is not None:
         if chosen.items or chosen.answers or chosen.relation:
             raise DataError(

@@ -1,11 +1,11 @@
 """``relpref look``: show how tables are read, and what a fit would use."""
 
-import argparse
+from argparse import Namespace
 from shlex import join
 from typing import Any
 
-from relpref.cli.fit import columns_of, covariates_of, options_of, read, tables_of
-from relpref.cli.output import say
+from relpref.cli.fit import columns_of, covariates_of, read, tables_of
+from relpref.cli.output import given, say
 from relpref.data import PreferenceData
 from relpref.data.arrays import label, listed, text_table
 from relpref.data.forms import KNOWN, answer_table, known_columns
@@ -14,9 +14,10 @@ from relpref.data.rankings import PREFLIB
 from relpref.data.table_files import suffix_of
 from relpref.data.tables import Table, read_table
 from relpref.errors import DataError
+from relpref.options import OPTIONS
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Show the columns of the tables, and then the data of a fit, or what is wrong."""
     tables, columns = tables_of(chosen), columns_of(chosen)
     data, error = None, None
@@ -34,7 +35,8 @@ def run(chosen: argparse.Namespace) -> None:
         elif file is tables.comparisons:
             try:
                 covariates = covariates_of(chosen)
-                answers = answer_table(table, columns, covariates, options=options_of(chosen))
+                options = given(chosen, *OPTIONS)
+                answers = answer_table(table, columns, covariates, options=options)
                 uses = _uses_of_answers(table, answers, (*KNOWN, *known_columns(covariates)))
             except DataError:
                 pass  # it is the error above

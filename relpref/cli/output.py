@@ -16,6 +16,20 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def given(chosen: Namespace, *names: str) -> dict[str, Any]:
+    """Options that were given or have a default, by their names."""
+    values = {name: getattr(chosen, name) for name in names}
+    return {name: value for name, value in values.items() if value not in (None, [])}
+
+
+def tell(chosen: Namespace, text: str, **content: Any) -> None:
+    """Print a result as a JSON document, or else a text for people."""
+    if chosen.json:
+        document(chosen, **content)
+    else:
+        say(text)
+
+
 def document(chosen: Namespace, **content: Any) -> None:
     """Print a result as a JSON document; NaN and infinities become null."""
     print(json_text(_head(chosen) | content), flush=True)
@@ -63,7 +77,7 @@ def _document_of_rows(content: Mapping[str, Any], rows: Iterable[Mapping[str, An
 def _head(chosen: Namespace) -> dict[str, Any]:
     """Entries that begin each JSON document."""
     run = getattr(chosen, "run", getattr(chosen, "out", None))
-    return {"command": chosen.name} | ({} if run is None else {"run": str(run)})
+    return {"command": chosen.name} | ({} if run is None else {"run": run})
 
 
 def _records(table: Any) -> Iterator[dict[str, Any]]:

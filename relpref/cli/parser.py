@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 from relpref._version import __version__
 from relpref.cli.commands import COMMANDS, TYPES, Command
 from relpref.errors import DataError
+from relpref.files import reading
+from relpref.runs import check_target, read_record
 
 _EXITS = "exit codes: 0 fine, 1 inference failed, 2 input or storage cannot be used, 130 stopped"
 
@@ -69,51 +71,40 @@ def _parser() -> "_Parser":
     parser.add_argument(
         "--version", action="version", version=f"relpref {__version__}", help="show the version"
     )
-    commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=_Parser, prog="relpref"
-    )
-    for name, command in COMMANDS.items():
-        subparser = _add_command(commands, name, command)
-        subparser.set_defaults(
-            command=partial(_call, command.function), name=name, reads=command.reads
-        )
-        if not command.actions:
-            continue
-        actions = subparser.add_subparsers(
-            title="actions",
-            dest="action",
-            metavar="ACTION",
-            required=True,
-            parser_class=_Parser,
-            prog=subparser.prog,
-        )
-        for word, action in command.actions.items():
-            _add_command(actions, word, action).set_defaults(
-                name=f"{name} {word}", reads=action.reads
-            )
+    _add_commands(parser, "command", COMMANDS)
     return parser
 
 
-def _add_command(parsers: Any, name: str, command: Command) -> "_Parser":
-    """Add the parser of a command or of an action."""
-    parser: _Parser = parsers.add_parser(
-        name,
-        help=command.summary,
-        description=f"{command.summary[0].upper()}{command.summary[1:]}.\n{command.forms}".strip(),
-        epilog=f"example:\n  {command.example}",
+def _add_commands(parent: "_Parser", noun: str, commands: Mapping[str, Command]) -> None:
+    """Add the parsers of commands, or of the actions of a command."""
+    parsers = parent.add_subparsers(
+        title=f"{noun}s",
+        metavar=noun.upper(),
+        required=True,
+        parser_class=_Parser,
+        prog=parent.prog,
     )
-    _add_options(parser, command.options)
-    parser.rare = parser.add_argument_group("more options")
-    _add_options(parser.rare, command.more)
-    places = [
-        words.partition(" ")[2]
-        for words in command.options
-        if not words.startswith("-") and " " in words
-    ]
-    if command.actions:
-        places.append("ACTION")
-    parser.usage = " ".join([parser.prog, *places, "[options]"])
-    return parser
+    for name, command in commands.items():
+        summary = command.summary
+        parser = parsers.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.\n{command.forms}".strip(),
+            epilog=f"example:\n  {command.example}",
+        )
+        _add_options(parser, command.options)
+        parser.rare = parser.add_argument_group("more options")
+        _add_options(parser.rare, command.more)
+        places = [words.partition(" ")[2] for words in command.options if words[0] != "-"]
+        if command.actions:
+            places = ["ACTION"]
+            _add_commands(parser, "action", command.actions)
+        parser.usage = " ".join([parser.prog, *filter(None, places), "[options]"])
+        parser.set_defaults(
+            command=partial(_call, command.function),
+            name=parser.prog.removeprefix("relpref "),
+            reads=command.reads,
+        )
 
 
 class _Help(argparse.Action):
@@ -124,13 +115,10 @@ class _Help(argparse.Action):
         parser.exit()
 
 
-class _Format(argparse.RawDescriptionHelpFormatter):
-    """Options in one column, their help in another."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(
-            prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 110)
-        )
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Make a formatter with options in one column, and their help in another."""
+    width = min(shutil.get_terminal_size().columns, 110)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -139,7 +127,7 @@ class _Parser(argparse.ArgumentParser):
     rare: Any = None
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": _Format, "add_help": False, **options})
+        super().__init__(**{"formatter_class": _formatter, "add_help": False, **options})
         self.add_argument("-h", "--help", nargs=0, action=_Help, const=False, help="show this help")
         self.add_argument("--help-all", nargs=0, action=_Help, const=True, help=argparse.SUPPRESS)
 
@@ -170,7 +158,10 @@ def _add_options(parser: Any, options: Mapping[str, Any]) -> None:
         help, more = description if isinstance(description, tuple) else (description, {})
         keywords: dict[str, Any] = {"help": help}
         if not metavar:
-            keywords["action"] = "store_true"
+            keywords |= {"action": "store_true", "default": None}
+            if name.startswith("--no-"):
+                dest = name.removeprefix("--no-").replace("-", "_")
+                keywords |= {"action": "store_false", "dest": dest}
         elif metavar.startswith("{"):
             choices = metavar.strip("{}").split(",")
             keywords |= {"choices": choices, "default": choices[0]}
@@ -185,16 +176,14 @@ def _add_options(parser: Any, options: Mapping[str, Any]) -> None:
 def _call(function: str, chosen: argparse.Namespace) -> None:
     """Call a command, ``module:function``, after checks that need nothing heavy."""
     if hasattr(chosen, "run"):
-        from relpref.runs import read_record
-
         read_record(Path(chosen.run))  # refuses a folder that is no run
     files = [getattr(chosen, name) for name in chosen.reads]
     if chosen.reads and not any(files) and not chosen.folder:
         raise DataError("--items and --answers are missing; give one of them or both, or --folder")
     for file in filter(None, files):
-        from relpref.files import reading
-
         with reading(file):
             Path(file).stat()
+    if hasattr(chosen, "force"):
+        check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     module, name = function.split(":")
     getattr(import_module(f"relpref.cli.{module}"), name)(chosen)

@@ -1,7 +1,7 @@
 """Commands that read a run: rank, tiers, prefer, plot and report."""
 
-import argparse
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
@@ -9,7 +9,7 @@ from typing import Any
 
 from relpref.ask.learning import up_to_date
 from relpref.cli.fit import assigned
-from relpref.cli.output import document, say, show_table
+from relpref.cli.output import document, say, show_table, tell
 from relpref.data.arrays import counted
 from relpref.errors import DataError
 from relpref.files import replaced
@@ -65,7 +65,7 @@ _PAIRED = 50  # items whose pairs are in the JSON document
 _TOP = 20  # rows shown by default of a run with more items than fit in a matrix
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(chosen: Namespace) -> None:
     """Rank the items of a run."""
     posterior = opened(chosen.run, "utilities")
     total, top = posterior.data.num_items, chosen.top
@@ -84,7 +84,7 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"... and {total - _TOP} more: --top K shows more of them, -o csv all")
 
 
-def show(chosen: argparse.Namespace, ranking: Any, value: str, **content: Any) -> None:
+def show(chosen: Namespace, ranking: Any, value: str, **content: Any) -> None:
     """Print a ranking as the options in ``chosen`` say; ``value`` is the heading of its means.
 
     ``content`` is added to a JSON document.
@@ -105,7 +105,7 @@ def show(chosen: argparse.Namespace, ranking: Any, value: str, **content: Any) -
     show_table(chosen, "ranking", table, columns, left=(1,), **content)
 
 
-def tiers_run(chosen: argparse.Namespace) -> None:
+def tiers_run(chosen: Namespace) -> None:
     """Print the tiers of a run's items, and what they mean."""
     tiers = opened(chosen.run, "utilities").tiers(chosen.probability)
     columns = [
@@ -116,7 +116,7 @@ def tiers_run(chosen: argparse.Namespace) -> None:
     table = tiers.head(chosen.top).reset_index()
     show_table(chosen, "tiers", table, columns, left=(1,), probability=chosen.probability)
     if chosen.speaks:
-        number = int(tiers["tier"].max())
+        number = tiers["tier"].max()
         say(
             f"\n{counted(number, 'tier')}: a tier is its best item and all that cannot be told "
             f"apart from it; ranks hold for all items at once, with {100 * chosen.probability:g}% "
@@ -124,7 +124,7 @@ def tiers_run(chosen: argparse.Namespace) -> None:
         )
 
 
-def plot_run(chosen: argparse.Namespace) -> None:
+def plot_run(chosen: Namespace) -> None:
     """Draw the ranking of a run, and save the picture."""
     posterior, path = opened(chosen.run), Path(chosen.out)
     import matplotlib
@@ -137,13 +137,10 @@ def plot_run(chosen: argparse.Namespace) -> None:
         raise DataError(f"--out {path}: a picture ends in .{', .'.join(sorted(kinds))}; rename it")
     with replaced(path) as part:
         figure.savefig(part, format=kind, bbox_inches="tight", dpi=150)
-    if chosen.json:
-        document(chosen, picture=str(path))
-    else:
-        say(f"The picture is in {path}")
+    tell(chosen, f"The picture is in {path}", picture=path)
 
 
-def prefer_run(chosen: argparse.Namespace) -> None:
+def prefer_run(chosen: Namespace) -> None:
     """Print preference probabilities of the pairs of labels in ``chosen.labels``."""
     if len(chosen.labels) % 2:
         raise DataError(
@@ -198,17 +195,12 @@ def _number(name: str, text: str) -> float:
         ) from None
 
 
-def report_run(chosen: argparse.Namespace) -> None:
+def report_run(chosen: Namespace) -> None:
     """Write the report of a run as a page, by default into the run's folder."""
     from relpref.report.words import named_words
 
     posterior = opened(chosen.run)
     path = Path(chosen.out) if chosen.out else Path(chosen.run) / REPORT
     words = named_words(read_record(Path(chosen.run)).get("options", {}), vars(chosen))
-    posterior.report(
-        path, title=chosen.title, relations_evidence=chosen.evidence or None, words=words
-    )
-    if chosen.json:
-        document(chosen, report=str(path))
-    else:
-        say(f"The report is in {path}")
+    posterior.report(path, title=chosen.title, relations_evidence=chosen.evidence, words=words)
+    tell(chosen, f"The report is in {path}", report=path)

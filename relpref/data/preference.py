@@ -31,8 +31,9 @@ from relpref.data.items import ItemTable, items_of, read_item_table
 from relpref.data.labels import LabelIndex, alike_note, label_column, plain_labels
 from relpref.data.relation import Relation, check_known, checked_relations, decoded, find_files
 from relpref.data.table_files import suffix_of
-from relpref.data.tables import FilePath, is_path
+from relpref.data.tables import is_path
 from relpref.errors import DataError
+from relpref.files import FilePath
 from relpref.pytree import register
 
 # Readers of files of answers that are no tables, by suffix; `relpref.data.rankings` adds PrefLib.

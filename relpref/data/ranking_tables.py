@@ -18,9 +18,9 @@ from relpref.data.arrays import Array, Floats, Positions, counted, read_only, re
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, Place, blank_note, read_labels
 from relpref.data.preference import PreferenceData, assembled
-from relpref.data.tables import FilePath, Table, as_table, check_columns, renamed
+from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
-from relpref.files import reading
+from relpref.files import FilePath, reading
 from relpref.limits import MAX_POSITIONS
 
 Read = tuple[PreferenceData, Positions, tuple[Any, ...]]  # items, positions and rankers

@@ -40,8 +40,8 @@ from relpref.data.ranking_tables import (
     read_scores,
 )
 from relpref.data.table_files import suffix_of
-from relpref.data.tables import FilePath
 from relpref.errors import DataError
+from relpref.files import FilePath
 from relpref.pytree import register
 
 # From the narrowest to the widest: each kind is a special case of the next.

@@ -14,9 +14,9 @@ import scipy.sparse
 
 from relpref.data.arrays import counted, did_you_mean, listed, shown
 from relpref.data.table_files import SUFFIXES, suffix_of
-from relpref.data.tables import FilePath, is_path, read_table
+from relpref.data.tables import is_path, read_table
 from relpref.errors import DataError
-from relpref.files import check_decompressed, decompressed, reading
+from relpref.files import FilePath, check_decompressed, decompressed, reading
 from relpref.limits import require_memory
 
 # Probability that the random walk on a directed relation goes anywhere instead of along a link

@@ -16,8 +16,8 @@ from relpref.data.arrays import Floats, Integers, Mask, did_you_mean, listed, ne
 from relpref.data.labels import Place, is_missing, read_labels, trimmed
 from relpref.data.table_files import Lines, Piece, pieces_of
 from relpref.errors import DataError
+from relpref.files import FilePath
 
-FilePath = str | os.PathLike[str]
 _INT32_MAX = int(np.iinfo(np.int32).max)
 TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import shown
-from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import REMEDY, find, read_numbers
 from relpref.errors import DataError
+from relpref.files import FilePath
 from relpref.linalg import nearest_semidefinite
 
 _PARTS = ("admat_dgc", "simmat_dc", "simmat_dg")

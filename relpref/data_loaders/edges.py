@@ -7,9 +7,9 @@ import pandas as pd
 
 from relpref.data import Table
 from relpref.data.arrays import shown
-from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import read_lines
 from relpref.errors import DataError
+from relpref.files import FilePath
 
 _COLUMNS = ("source", "target", "weight")
 

@@ -7,9 +7,9 @@ import pandas as pd
 
 from relpref.data import read_table
 from relpref.data.arrays import listed, shown
-from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
+from relpref.files import FilePath
 
 FILE = "results.csv"
 BUNDLED = Path(__file__).parent / "tables" / "football"

@@ -8,6 +8,7 @@ import pandas as pd
 import scipy.optimize
 import scipy.sparse
 import scipy.special
+from numpy.random import Generator
 
 from relpref.data import PreferenceData
 from relpref.data.arrays import Floats, Integers
@@ -152,7 +153,7 @@ def play_rock_paper_scissors(
     return RockPaperScissors(trained, pd.DataFrame(table), new, relation)
 
 
-def _players(rng: np.random.Generator, weight: float, number: int, name: str) -> pd.DataFrame:
+def _players(rng: Generator, weight: float, number: int, name: str) -> pd.DataFrame:
     """Draw the probabilities of each player's moves."""
     odds = scipy.special.softmax(weight * rng.random((number, len(MOVES))) / 3, axis=1)
     width = len(str(number - 1))
@@ -160,7 +161,7 @@ def _players(rng: np.random.Generator, weight: float, number: int, name: str) ->
     return pd.DataFrame(odds, index=index, columns=list(MOVES))
 
 
-def _moves(rng: np.random.Generator, probabilities: Floats) -> Integers:
+def _moves(rng: Generator, probabilities: Floats) -> Integers:
     """Draw a move for each row of probabilities."""
     below = np.cumsum(probabilities, axis=1)[:, :-1]
     return np.sum(rng.random((len(probabilities), 1)) > below, axis=1)
@@ -258,7 +259,7 @@ def power_law(
     return PowerLaw(PreferenceData.from_tables(items, table, {"links": adjacency}), utilities)
 
 
-def _graph(rng: np.random.Generator, n: int, links: int, exponent: float, communities: int) -> Any:
+def _graph(rng: Generator, n: int, links: int, exponent: float, communities: int) -> Any:
     """Draw a symmetric adjacency matrix, with the nodes in random order."""
     power = 1 - 1 / (exponent - 1)
     shift = _shift(n, links, power)
@@ -301,7 +302,7 @@ def _shift(n: int, links: int, power: float) -> float:
     return float(np.exp(scipy.optimize.brentq(excess, lowest, highest)))
 
 
-def _smooth(rng: np.random.Generator, adjacency: Any) -> Floats:
+def _smooth(rng: Generator, adjacency: Any) -> Floats:
     """Draw noise and average it along random walks, without the constant that is their limit."""
     degree = adjacency.sum(axis=1)
     values = rng.standard_normal(degree.size)
@@ -318,7 +319,7 @@ def _standard(values: Floats) -> Floats:
     return np.asarray(centered / (centered.std() or 1.0))
 
 
-def _answers(rng: np.random.Generator, adjacency: Any, utilities: Floats, number: int) -> Integers:
+def _answers(rng: Generator, adjacency: Any, utilities: Floats, number: int) -> Integers:
     """Draw answers as positions of winners and losers, shape (2, number)."""
     # An end of a link drawn at random is a node in proportion to its degree.
     first, second = (adjacency.indices[rng.integers(adjacency.nnz, size=number)] for _ in range(2))

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import counted, shown
-from relpref.data.tables import FilePath, number
+from relpref.data.tables import number
 from relpref.data_loaders.registry import find, read_lines
 from relpref.errors import DataError
+from relpref.files import FilePath
 
 # The files of a fold by the beginning of their names: LETOR 2 and 3 say trainingset.txt (or .TXT),
 # LETOR 4 train.txt.
@@ -83,8 +84,11 @@ def load_queries(folder: FilePath | None = None, *, fold: int = 1) -> dict[str, 
                 earlier = files[queries[qid].part]
                 raise DataError(f"{file}: the query {qid} is in {earlier}, too; keep one")
             queries[qid] = query
-    numbers = {qid: int(qid) if qid.isascii() and qid.isdigit() else np.inf for qid in queries}
-    return {qid: queries[qid] for qid in sorted(queries, key=lambda qid: (numbers[qid], qid))}
+
+    def place(qid: str) -> tuple[float, str]:
+        return int(qid) if qid.isascii() and qid.isdigit() else np.inf, qid
+
+    return {qid: queries[qid] for qid in sorted(queries, key=place)}
 
 
 def read_queries(path: FilePath, *, part: str = "test") -> dict[str, LetorQuery]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from relpref.data.arrays import listed, nearest, shown
-from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
+from relpref.files import FilePath
 from relpref.limits import MAX_MESSAGE_BYTES
 
 ARCHIVE = "20news-bydate.tar.gz"

@@ -13,10 +13,9 @@ import scipy.sparse
 
 from relpref.data.arrays import Array, Integers
 from relpref.data.relation import checked_sparse
-from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find, read_numbers
 from relpref.errors import DataError
-from relpref.files import reading
+from relpref.files import FilePath, reading
 
 _PARTS = ("allx", "tx", "ally", "ty", "graph")  # x and y are parts of allx and ally
 

@@ -4,9 +4,9 @@ from typing import Literal
 
 from relpref.data.arrays import listed, nearest
 from relpref.data.rankings import Rankings
-from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
+from relpref.files import FilePath
 
 
 def load(

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import listed, shown
-from relpref.data.tables import FilePath, numbers
+from relpref.data.tables import numbers
 from relpref.errors import DataError, StorageError
-from relpref.files import file_digest, reading
+from relpref.files import FilePath, file_digest, reading
 
 SETTING = "RELPREF_DATA"
 REMEDY = "get the file again"

@@ -9,9 +9,9 @@ import pandas as pd
 
 from relpref.data.arrays import Floats, Integers, shown
 from relpref.data.rankings import Rankings
-from relpref.data.tables import FilePath
 from relpref.data_loaders.registry import REMEDY, find, read_numbers
 from relpref.errors import DataError
+from relpref.files import FilePath
 
 # In set A the sushis have numbers of their own; sushi3.idata describes those of set B, which have
 # these names.

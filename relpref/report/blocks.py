@@ -2,9 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,11 +81,11 @@ class Names:
 
     def inline(self, position: int) -> str:
         """Name within a sentence."""
-        return isolated(self.short[int(position)])
+        return isolated(self.short[position])
 
     def cells(self, positions: Iterable[int]) -> list["Cell"]:
         """Names in a table; a name that is cut has the full name as its title."""
-        pairs = ((self.short[int(position)], self.full[int(position)]) for position in positions)
+        pairs = ((self.short[position], self.full[position]) for position in positions)
         return [Cell(short, full if short != full else None) for short, full in pairs]
 
 
@@ -107,11 +106,15 @@ def integer(number: int) -> str:
 
 
 def spans(
-    lower: Iterable[float], upper: Iterable[float], decimals: int | None, between: str = " to "
+    lower: Iterable[float],
+    upper: Iterable[float],
+    write: Callable[..., str],
+    *options: Any,
+    between: str = " to ",
 ) -> list[str]:
-    """Ranges such as ``0.12 to 0.34``; three significant digits if ``decimals`` is None."""
-    write = significant if decimals is None else partial(fixed, decimals=decimals)
-    return [f"{write(low)}{between}{write(high)}" for low, high in zip(lower, upper, strict=True)]
+    """Ranges such as ``0.12 to 0.34``, of numbers as ``write`` writes them with the options."""
+    ends = zip(lower, upper, strict=True)
+    return [f"{write(low, *options)}{between}{write(high, *options)}" for low, high in ends]
 
 
 def place_ranges(lower: Iterable[float], upper: Iterable[float]) -> list[str]:
@@ -171,8 +174,8 @@ def about(number: float) -> str:
     return fixed(number, 1).removesuffix(".0")
 
 
-def significant(number: float, digits: int = 3) -> str:
-    """Number with significant digits; very large and small numbers with a power of ten."""
+def significant(number: float) -> str:
+    """Number with three digits; very large and small numbers with a power of ten."""
     number = float(number)
     if not np.isfinite(number):
         return "–" if np.isnan(number) else ("∞" if number > 0 else "−∞")
@@ -180,8 +183,8 @@ def significant(number: float, digits: int = 3) -> str:
         return "0"
     if 1e-3 <= abs(number) < 1e6:
         exponent = int(np.floor(np.log10(abs(number))))
-        return f"{number:.{max(digits - 1 - exponent, 0)}f}".replace("-", "−")
-    mantissa, _, power = f"{number:.{digits - 1}e}".partition("e")
+        return f"{number:.{max(2 - exponent, 0)}f}".replace("-", "−")
+    mantissa, _, power = f"{number:.2e}".partition("e")
     return f"{mantissa} × 10{str(int(power)).translate(_SUPERSCRIPTS)}".replace("-", "−")
 
 
@@ -190,9 +193,9 @@ def plain(number: float) -> str:
     return fixed(number, 3) if abs(number) < 1 else significant(number)
 
 
-def decimals_for(values: Iterable[float]) -> int:
+def decimals_for(values: Any) -> int:
     """Number of decimals that distinguishes the values: two, or more if all are small."""
-    largest = float(np.max(np.abs(np.asarray(list(values), dtype=np.float64)), initial=0.0))
+    largest = np.max(np.abs(np.asarray(values)), initial=0.0)
     if not np.isfinite(largest) or largest == 0:
         return 2
     return int(np.clip(1 - np.floor(np.log10(largest)), 2, 8))
@@ -265,6 +268,9 @@ class Picture:
     own_colors: bool = False  # drawn on a light panel in the dark mode, too
 
 
+Facts = dict[str, Any]  # what a macro of a template says
+
+
 @dataclass(frozen=True)
 class Chapter:
     """Heading with the macro of a template, such as ``utilities.html:ranking``, and its facts.
@@ -274,21 +280,24 @@ class Chapter:
 
     title: str
     macro: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     front: bool = False
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of a page that depend on the kind of posterior."""
+    """Contents of a page that depend on the kind of posterior, which names their template.
+
+    ``summary`` and ``methods`` are the facts of these macros.
+    """
 
     title: str
-    summary: Chapter
+    summary: Facts
     chapters: Sequence[Chapter | None]
-    methods: Chapter
+    methods: Facts
 
 
-MOST_ROWS, MOST_COLUMNS = 200, 30  # shown of a user's table
+MOST_SHOWN = (200, 30)  # rows and columns of a user's table
 _LONGEST_CELL = 60
 
 
@@ -299,6 +308,9 @@ def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
     full = "–" if value is None or value is pd.NA or value is pd.NaT else clean(value)
     short = shorten(full, longest)
     return Cell(short, None if short == full else full)
+
+
+_KINDS = {"": "", "~": "extra", ">": "number", "~>": "extra number"}
 
 
 def grid(caption: str, columns: Iterable[tuple[str, Iterable[Cell | str]]]) -> Grid:
@@ -313,22 +325,19 @@ def grid(caption: str, columns: Iterable[tuple[str, Iterable[Cell | str]]]) -> G
         [value if isinstance(value, Cell) else Cell(str(value)) for value in row]
         for row in zip(*values, strict=True)
     ]
-    marks = [heading.removesuffix(name) for heading, name in zip(headings, names, strict=True)]
     kinds = [
-        " ".join(kind for mark, kind in (("~", "extra"), (">", "number")) if mark in prefix)
-        for prefix in marks
+        _KINDS[heading.removesuffix(name)] for heading, name in zip(headings, names, strict=True)
     ]
-    words = (place for place, prefix in enumerate(marks) if ">" not in prefix)
+    words = (place for place, kind in enumerate(kinds) if "number" not in kind)
     return Grid(caption, names, rows, kinds, next(words, 0))
 
 
 def from_frame(frame: pd.DataFrame, caption: str) -> Grid:
     """Table of the first rows and columns of a user's DataFrame."""
-    head = frame.iloc[:MOST_ROWS, :MOST_COLUMNS]
+    rows, width = MOST_SHOWN
+    head = frame.iloc[:rows, :width]
     columns = [(clean(name), head.iloc[:, place]) for place, name in enumerate(head.columns)]
-    kinds = [
-        "number" if pd.api.types.is_numeric_dtype(values.dtype) else "" for _, values in columns
-    ]
+    kinds = ["number" if pd.api.types.is_numeric_dtype(values) else "" for _, values in columns]
     if not isinstance(frame.index, pd.RangeIndex) or frame.index.name is not None:
         name = ", ".join(clean(name) for name in frame.index.names if name is not None)
         columns, kinds = [(name, head.index), *columns], ["", *kinds]

@@ -3,16 +3,16 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from relpref.data import RelationData
+from relpref.data.arrays import Array, Indices
 from relpref.errors import RelprefError
 from relpref.infer import ClassPosterior
 from relpref.models import kronecker_classifier, ranking_classifier
 from relpref.posterior.names import shorten
-from relpref.report.blocks import Chapter, Contents, clean, percent
-from relpref.report.model import hyperparameters, kernels_of, methods, options_of, program_of
+from relpref.report.blocks import Chapter, Contents, clean, percent, spans
+from relpref.report.model import kernels_of, options_of, program_of
 from relpref.report.trust import Checked
 
 _MOST_CLASSES = 30
@@ -33,8 +33,8 @@ class Subject:
         self.edges = isinstance(data, RelationData)
         # Class of every training example by its position; an edge in both directions counts once.
         edges = slice(None) if not self.edges or data.distinct is None else data.distinct
-        label = np.asarray(data.values.values)[edges] > 0 if self.edges else data.label
-        self.label: NDArray[np.intp] = np.asarray(label, dtype=np.intp)
+        label = data.values.values[edges] > 0 if self.edges else data.label
+        self.label: Indices = np.asarray(label, dtype=np.intp)
 
 
 def contents(posterior: ClassPosterior, *_: object) -> Contents:
@@ -49,19 +49,13 @@ def contents(posterior: ClassPosterior, *_: object) -> Contents:
         _learned(subject),
         quality,
         _surprises(subject),
-        hyperparameters(posterior),
     ]
     link = None
     if program_of(posterior) in (ranking_classifier, kronecker_classifier):
         link = subject.options.get("link", "probit")
     named = [f"“{name}”" for name in subject.classes]
     facts = {"s": subject, "named": named, "held": subject.checked.held_out}
-    return Contents(
-        "Classification report",
-        Chapter("", "classes.html:summary", facts),
-        chapters,
-        methods(posterior, "classes.html:methods", s=subject, link=link),
-    )
+    return Contents("Classification report", facts, chapters, {"s": subject, "link": link})
 
 
 def _learned(subject: Subject) -> Chapter:
@@ -76,13 +70,14 @@ def _learned(subject: Subject) -> Chapter:
     several = max(len(posterior.classes) - 1, 1)
     facts = {
         "s": subject,
-        "rows": [(subject.classes[row], counts[row]) for row in order[:_MOST_CLASSES]],
-        "total": max(int(counts.sum()), 1),
+        "names": [subject.classes[row] for row in order[:_MOST_CLASSES]],
+        "counts": counts[order[:_MOST_CLASSES]],
+        "total": max(counts.sum(), 1),
         "without": [f"“{subject.classes[row]}”" for row in np.flatnonzero(counts == 0)],
         "kernel": None if kernel is None else kernel.sentence,
         "features": None if weights is None else (weights.stop - weights.start) // several,
         "landmarks": None if rows is None else len(rows),
-        "error": float(getattr(landmarks, "error", np.nan)),
+        "error": getattr(landmarks, "error", np.nan),
     }
     return Chapter("What was learned from", "classes.html:learned", facts)
 
@@ -97,13 +92,11 @@ def _uncertain(subject: Subject) -> Chapter | str:
         return clean(error).rstrip(".")
     values = predictions.to_numpy()
     rows = np.argsort(values.max(axis=1), kind="stable")[:_ROWS]
-    labels = [
-        predictions.index[row] if subject.edges else (predictions.index[row],) for row in rows
-    ]
+    labels = predictions.index[rows].to_frame().to_numpy(object)
     best = values[rows].argmax(axis=1)
     facts = {
-        "sure": float(np.mean(values.max(axis=1) > 0.9)),
-        "examples": [" – ".join(shorten(clean(end)) for end in label) for label in labels],
+        "sure": np.mean(values.max(axis=1) > 0.9),
+        "examples": _examples(labels),
         "best": [subject.classes[place] for place in best],
         "chances": values[rows, best],
         "intervals": None,
@@ -113,8 +106,13 @@ def _uncertain(subject: Subject) -> Chapter | str:
         ends = np.stack([mean - _REACH * sd, mean + _REACH * sd], axis=1)
         ends = expit(ends) if subject.options.get("link") == "logit" else ndtr(ends)
         ends = np.where(best[:, None] == 1, ends, 1 - ends[:, ::-1])
-        facts["intervals"] = [f"{percent(low)} to {percent(high)}" for low, high in ends]
+        facts["intervals"] = spans(*ends.T, percent)
     return Chapter("The least certain examples", "classes.html:uncertain", facts, front=True)
+
+
+def _examples(labels: Array) -> list[str]:
+    """Names of examples: a ranker, or both nodes of an edge."""
+    return [" – ".join(shorten(clean(end)) for end in ends) for ends in labels]
 
 
 def _quality(subject: Subject) -> Chapter:
@@ -140,11 +138,9 @@ def _surprises(subject: Subject) -> Chapter | None:
     facts = {
         "number": len(held.table),
         "count": len(odd),
-        "expected": round(float(np.where(held.chances < _SURPRISING, held.chances, 0.0).sum())),
+        "expected": round(held.chances[held.chances < _SURPRISING].sum()),
         "table": head,
-        "examples": [
-            " – ".join(shorten(clean(end)) for end in row) for row in head[names].to_numpy(object)
-        ],
+        "examples": _examples(head[names].to_numpy(object)),
         "instead": [subject.classes[place] for place in held.chances[head.index].argmax(axis=1)],
     }
     return Chapter("Surprising examples", "classes.html:surprises", facts)

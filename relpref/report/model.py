@@ -1,7 +1,6 @@
 """Hyperparameters, computation and descriptions of a posterior's model."""
 
 import platform
-from functools import partial
 from importlib.metadata import version
 from inspect import Parameter, signature
 from typing import Any
@@ -18,8 +17,8 @@ from relpref.models import preference_gp, ranking_classifier, xpgp
 from relpref.models.preference import default_kernel, kernels_by_part
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.points import interval as interval_of
-from relpref.registry import find
-from relpref.report.blocks import Chapter, cell, clean, fixed, percent, plain, significant
+from relpref.registry import find, unbound
+from relpref.report.blocks import Chapter, Facts, cell, clean, fixed, percent, plain, significant
 from relpref.report.words import OURS, Words
 
 _MOST_ROWS = 40
@@ -36,10 +35,8 @@ def options_of(posterior: Any) -> dict[str, Any]:
 
 def program_of(posterior: Any) -> Any:
     """Program without bound keywords; None if it is unknown."""
-    program = None if posterior.origin is None else posterior.origin.program
-    while isinstance(program, partial):
-        program = program.func
-    return program
+    origin = posterior.origin
+    return None if origin is None else unbound(origin.program, (), {})[0]
 
 
 def kernels_of(posterior: Any) -> dict[str, Description]:
@@ -88,18 +85,18 @@ def engine_of(posterior: Any) -> Description | None:
     return describe(engine)
 
 
-def methods(posterior: Any, macro: str, **facts: Any) -> Chapter:
-    """Chapter on model and computation, by a macro for the kind of posterior."""
+def methods(posterior: Any, facts: Facts) -> Chapter:
+    """Chapter on model and computation, by the macro for the kind of posterior."""
     engine, likelihood = engine_of(posterior), likelihood_of(posterior)
     descriptions = (engine, likelihood, *kernels_of(posterior).values())
     citations = {part.citation for part in descriptions if part is not None}
-    facts |= {
+    common = {
         "posterior": posterior,
         "engine": engine,
         "likelihood": likelihood,
         "cited": sorted(filter(None, citations)),
     }
-    return Chapter("Methods", macro, facts)
+    return Chapter("Methods", f"{posterior.kind}.html:methods", {**facts, **common})
 
 
 def part_name(part: str, posterior: Any, words: Words = OURS) -> str:
@@ -124,31 +121,26 @@ def hyperparameters(posterior: Any, words: Words = OURS) -> Chapter | None:
         part = site_part(posterior, name) if utilities else None
         kind = name if part is None else name.removeprefix(f"{part}_")
         owners, numbers = _owners(posterior, part, kind, array, words), array.ravel()
-        columns = np.empty((1, 0))
+        intervals = [""] * array.size
         if name in draws and name not in held:
-            columns = np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1)
+            most = 1.0 if kind in _SHARES else np.inf
+            columns = np.reshape(draws[name], (len(draws[name]), -1))
+            ends = [interval_of(column, posterior.belief.weights, 0.9) for column in columns.T]
+            intervals = [f"{plain(lower)} to {plain(min(upper, most))}" for lower, upper in ends]
         many = kind in SPREADS and array.size > 2 * _MEMBERS + 1
-        entries: list[Any] = list(range(array.size))
+        order = np.arange(array.size)
         if many or kind == "lengthscale":
-            entries = list(np.argsort(numbers, kind="stable"))
+            order = np.argsort(numbers, kind="stable")
+        lines = []
+        for entry in order:
+            texts = name, owners[entry], plain(numbers[entry]), intervals[entry]
+            reading = words(_reading(posterior, part, kind, numbers[entry]))
+            lines.append([*map(cell, texts), cell(reading, _LONGEST_READING)])
         if many:  # the smallest and the largest, and between them a row for all others
-            others = entries[_MEMBERS:-_MEMBERS]
-            entries = [*entries[:_MEMBERS], None, *entries[-_MEMBERS:]]
-        for entry in entries:
-            if entry is None:
-                between = f"{plain(numbers[others[0]])} to {plain(numbers[others[-1]])}"
-                row = (name, f"{len(others)} other raters", between, "", "")
-                rows.append(tuple(map(cell, row)))
-                continue
-            text, interval = plain(numbers[entry]), ""
-            if columns.size:
-                lower, upper = interval_of(columns[:, entry], posterior.belief.weights, 0.9)
-                if kind in _SHARES:
-                    upper = min(upper, 1.0)
-                interval = f"{plain(lower)} to {plain(upper)}"
-            reading = words(_reading(posterior, part, kind, float(numbers[entry])))
-            cells = map(cell, (name, owners[entry], text, interval))
-            rows.append((*cells, cell(reading, _LONGEST_READING)))
+            others = [plain(number) for number in numbers[order[_MEMBERS:-_MEMBERS]]]
+            texts = name, f"{len(others)} other raters", f"{others[0]} to {others[-1]}", ""
+            lines[_MEMBERS:-_MEMBERS] = [[*map(cell, texts), cell("")]]
+        rows += lines
         meanings.append(words(_meaning(posterior, part, kind)))
     headings = ("Name", "Of", ">Value", "~>90% interval", "~Reading")
     table = zip(headings, zip(*rows[:_MOST_ROWS], strict=True), strict=True)
@@ -223,7 +215,7 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
     if kind == "tie_margin":
         logistic = getattr(posterior.likelihood, "noise", None) == "logistic"
         share = np.tanh(0.5 * number) if logistic else 2 * ndtr(number) - 1
-        return f"two equals tie in {percent(float(share))} of the answers"
+        return f"two equals tie in {percent(share)} of the answers"
     if part == INDIVIDUAL:
         return f"two items typically differ by {fixed(np.sqrt(2) * number)}, all else equal"
     kernel = None if part is None else kernels_of(posterior).get(part)

@@ -1,6 +1,5 @@
 """Write the page of a posterior."""
 
-import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +12,12 @@ import numpy as np
 import pandas as pd
 
 from relpref.blas import one_thread
-from relpref.data.arrays import counted
 from relpref.errors import DataError
-from relpref.files import replaced
+from relpref.files import FilePath, replaced
 from relpref.infer import InferenceWarning, Posterior, RelationPosterior
 from relpref.registry import find, names
 from relpref.report import blocks, classes, plots, relation, utilities
-from relpref.report.blocks import Chapter, Contents, Section, clean, from_frame
+from relpref.report.blocks import Chapter, Contents, Facts, Section, clean, from_frame
 from relpref.report.model import computation, hyperparameters, methods, versions
 from relpref.report.trust import Checked
 from relpref.report.words import Words, templates
@@ -27,9 +25,7 @@ from relpref.report.words import Words, templates
 _LONGEST_PARAGRAPH = 20_000
 
 
-def write(
-    posterior: Posterior | RelationPosterior, path: str | os.PathLike[str], **options: Any
-) -> Path:
+def write(posterior: Posterior | RelationPosterior, path: FilePath, **options: Any) -> Path:
     """Write the report of a posterior, as `posterior.report` does, with its options.
 
     Examples
@@ -72,14 +68,14 @@ def render(
         for number, section in enumerate([*sections, *_registered(posterior)], 1)
     ]
     first, *rest = page.chapters
-    chapters = [first, *extra[:front], *rest, *extra[front:]]
-    chapters += [computation(posterior), page.methods, versions(posterior)]
+    chapters = [first, *extra[:front], *rest, hyperparameters(posterior, nouns), *extra[front:]]
+    chapters += [computation(posterior), methods(posterior, page.methods), versions(posterior)]
     environment = _environment(nouns)
     bodies = [(chapter, _body(environment, chapter)) for chapter in chapters if chapter is not None]
     text: str = environment.get_template("page.html").render(
         title=clean(title or page.title),
         result=posterior.result,
-        summary=_body(environment, page.summary),
+        summary=_body(environment, Chapter("", f"{posterior.kind}.html:summary", page.summary)),
         front=[(chapter.title, body) for chapter, body in bodies if chapter.front],
         details=[(chapter.title, body) for chapter, body in bodies if not chapter.front],
         css=files("relpref.report").joinpath("templates/report.css").read_text("utf-8"),
@@ -107,7 +103,7 @@ def _registered(posterior: Any) -> list[Section]:
 def _chapter(section: Section, number: int, front: bool) -> Chapter:
     """Chapter of a section of the user."""
     title, table = clean(section.title), section.table
-    facts = {
+    facts: Facts = {
         "title": title,
         "paragraphs": [clean(text, _LONGEST_PARAGRAPH) for text in section.paragraphs],
         "picture": None
@@ -117,8 +113,8 @@ def _chapter(section: Section, number: int, front: bool) -> Chapter:
         "note": None if section.note is None else clean(section.note, _LONGEST_PARAGRAPH),
     }
     if table is not None:
-        head = table.iloc[: blocks.MOST_ROWS, : blocks.MOST_COLUMNS]
-        facts |= {"of": table.shape, "kept": head.shape, "cut": head.shape != table.shape}
+        kept = tuple(map(min, table.shape, blocks.MOST_SHOWN))
+        facts |= {"of": table.shape, "kept": kept, "cut": kept != table.shape}
     return Chapter(title, "common.html:section", facts, front)
 
 
@@ -127,22 +123,17 @@ _SITE_ROWS = 50
 
 def _sites(posterior: Any, *_: object) -> Contents:
     """Contents of the page of a program without labeled items."""
-    sites = [(clean(name), where.stop - where.start) for name, where in posterior.slices.items()]
-    sds = [posterior.sd(site=name) for name in posterior.slices]
-    tables = [
-        (name, size, posterior.mean(site=site)[:_SITE_ROWS], sd[:_SITE_ROWS])
-        for (name, size), site, sd in zip(sites, posterior.slices, sds, strict=True)
+    sites = [
+        (clean(name), posterior.mean(site=name), posterior.sd(site=name))
+        for name in posterior.slices
     ]
-    facts = {"tables": tables, "most": _SITE_ROWS}
+    widest = max((np.max(sd, initial=0.0) for *_, sd in sites), default=0.0)
+    facts = {"sites": sites, "most": _SITE_ROWS, "widest": widest}
     chapters = [
-        Chapter("Posterior", "sites.html:sites", facts, front=True),
-        Chapter("How far to trust it", "sites.html:trust", Checked(posterior).facts()),
-        hyperparameters(posterior),
+        Chapter("Posterior", "program.html:sites", facts, front=True),
+        Chapter("How far to trust it", "program.html:trust", Checked(posterior).facts()),
     ]
-    inside = [f"{name} ({counted(size, 'value')})" for name, size in sites]
-    widest = float(np.max([np.max(sd, initial=0.0) for sd in sds], initial=0.0))
-    summary = Chapter("", "sites.html:summary", {"sites": inside, "widest": widest})
-    return Contents("Posterior report", summary, chapters, methods(posterior, "sites.html:methods"))
+    return Contents("Posterior report", facts, chapters, {})
 
 
 _KINDS: Mapping[str, Callable[[Any, Any, Words], Contents]] = {

@@ -1,7 +1,7 @@
 """Pictures of a page: a style of matplotlib, and SVG that is checked before it is embedded."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -211,14 +211,6 @@ _TICK = 40.0  # least width of a number under the axis
 _BOTTOM = 46.0  # height of the numbers and the words under the axis
 
 
-def both(draw: Callable[..., str], name: str, *args: Any, **keywords: Any) -> Picture:
-    """Picture in two widths, of which the style sheet shows the one that fits the screen."""
-    wide, narrow = (
-        draw(*args, f"{name}{shape.width:.0f}", shape, **keywords) for shape in (WIDE, NARROW)
-    )
-    return Picture(wide, narrow)
-
-
 def _margin(names: Sequence[str]) -> float:
     """Width of the longest name, in points."""
     letters = [sum(1.75 if ord(letter) > 0x2E80 else 1.0 for letter in text) for text in names]
@@ -226,45 +218,52 @@ def _margin(names: Sequence[str]) -> float:
 
 
 def forest(
+    name: str,
     lines: pd.DataFrame,
     tiers: Sequence[int],
-    name: str,
-    shape: Shape,
     *,
     title: str,
     description: str,
     label: str,
-) -> str:
-    """SVG of values with intervals, best at the top.
+) -> Picture:
+    """Picture of values with intervals, best at the top, in two widths.
 
-    ``lines`` has the columns name, mean, lower, upper, and optionally note, the text at the right.
+    The style sheet shows the one that fits the screen. ``lines`` has the columns name, mean, lower,
+    upper, and optionally note, the text at the right.
     """
-    places = [f"{place}" for place in range(1, len(lines) + 1)]
-    short = distinct(lines["name"], shape.longest_name)
-    margin = 10 + _LETTER * len(places[-1])
-    left, right = _margin(short) + margin, 46.0 if "note" in lines else 14.0
-    across, up = shape.width - left - right, len(lines) * ROW
-    with canvas(shape.width, up + _BOTTOM + 6) as drawing:
-        axes = drawing.axes(left, _BOTTOM, across, up)
-        draw_forest(axes, lines, places, tiers, COLORS)
-        axes.tick_params(axis="y", labelcolor=MUTED)
-        axes.locator_params(axis="x", nbins=int(np.clip(across / _TICK, 2, 9)))
-        here: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
-        for row, (text, full) in enumerate(zip(short, lines["name"], strict=True)):
-            axes.text(
-                -margin / across, row, drawing.words(text, full), color=INK, ha="right", **here
-            )
-        for row, text in enumerate(lines.get("note", ())):
-            axes.text(1 + 8 / across, row, drawing.words(text), color=MUTED, **here)
-        axes.set_xlabel(drawing.words(label))
-        return drawing.svg(name, title, description, kind=shape.kind)
+
+    def draw(shape: Shape) -> str:
+        places = [f"{place}" for place in range(1, len(lines) + 1)]
+        short = distinct(lines["name"], shape.longest_name)
+        margin = 10 + _LETTER * len(places[-1])
+        left, right = _margin(short) + margin, 46.0 if "note" in lines else 14.0
+        across, up = shape.width - left - right, len(lines) * ROW
+        with canvas(shape.width, up + _BOTTOM + 6) as drawing:
+            axes = drawing.axes(left, _BOTTOM, across, up)
+            draw_forest(axes, lines, places, tiers, COLORS)
+            axes.tick_params(axis="y", labelcolor=MUTED)
+            axes.locator_params(axis="x", nbins=int(np.clip(across / _TICK, 2, 9)))
+            here: dict[str, Any] = {
+                "transform": axes.get_yaxis_transform(),
+                "va": "center_baseline",
+            }
+            for row, (text, full) in enumerate(zip(short, lines["name"], strict=True)):
+                axes.text(
+                    -margin / across, row, drawing.words(text, full), color=INK, ha="right", **here
+                )
+            for row, text in enumerate(lines.get("note", ())):
+                axes.text(1 + 8 / across, row, drawing.words(text), color=MUTED, **here)
+            axes.set_xlabel(drawing.words(label))
+            return drawing.svg(f"{name}{shape.width:.0f}", title, description, kind=shape.kind)
+
+    return Picture(draw(WIDE), draw(NARROW))
 
 
 def curves(tables: Sequence[pd.DataFrame], name: str) -> Picture:
     """Picture of partial effects, two in a row, all of one scale."""
     left, across, up, row = 40.0, 160.0, 110.0, 165.0
-    low = min(float(table["lower"].min()) for table in tables)
-    high = max(float(table["upper"].max()) for table in tables)
+    low = min(table["lower"].min() for table in tables)
+    high = max(table["upper"].max() for table in tables)
     rows = -(-len(tables) // 2)
     description = (
         "For each attribute a line: the utility by its value, with a band for the 90% interval."
@@ -295,7 +294,7 @@ def reliability(predicted: Floats, right: Floats, name: str) -> Picture:
     across = np.array([predicted[rows].mean() for rows in bins])
     # Quantiles of the posterior of a share under Jeffreys' prior.
     low, high = (betaincinv(hits + 0.5, total - hits + 0.5, tail) for tail in (0.05, 0.95))
-    start = max(0.0, float(np.floor(10 * min(across.min(), low.min())) / 10))
+    start = max(0.0, np.floor(10 * min(across.min(), low.min())) / 10)
     description = (
         "A dot for every tenth of the answers: across, the probability of the favorite; up, the "
         "share that came true, with a 90% interval. On the dashed diagonal the two agree."

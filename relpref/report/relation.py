@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from relpref.data.arrays import Indices
 from relpref.diagnostics import leave_one_out
 from relpref.errors import RelprefError
 from relpref.infer import RelationPosterior
@@ -16,13 +16,13 @@ from relpref.report import plots
 from relpref.report.blocks import (
     Chapter,
     Contents,
+    Facts,
     Names,
     clean,
     decimals_for,
     lead,
     significant,
 )
-from relpref.report.model import hyperparameters, methods
 
 INTERVAL = 0.9
 # Without a closed form, uncertainty needs a factor of the edges' kernel, O(edges³).
@@ -58,7 +58,7 @@ class Subject:
         return ""
 
     @cached_property
-    def sampled(self) -> NDArray[np.intp]:
+    def sampled(self) -> Indices:
         """Positions of all nodes, or of many nodes evenly spread over the data."""
         p, m = self.values.shape
         number = max(1, min(p, _MOST_NODES, _MOST_NUMBERS // max(m, 1)))
@@ -81,7 +81,7 @@ class Subject:
         There are no intervals if they take too long.
         """
         posterior = self.posterior
-        scores = self.scores[int(np.flatnonzero(self.sampled == node)[0])]
+        scores = self.scores[np.searchsorted(self.sampled, node)]
         order = np.argsort(-scores, kind="stable")  # NaN last
         order = order[np.isfinite(scores[order])][:MOST_RANKED]
         if not self.uncertain and len(order):
@@ -119,17 +119,13 @@ def contents(posterior: RelationPosterior, *_: object) -> Contents:
         _on_top(subject),
         _known(subject),
         quality,
-        hyperparameters(posterior),
     ]
-    return Contents(
-        "Conditional ranking report",
-        Chapter("", "relation.html:summary", {"s": subject} | _leaders(subject)),
-        chapters,
-        methods(posterior, "relation.html:methods", problem=posterior.problem),
-    )
+    summary = {"s": subject} | _leaders(subject)
+    facts = {"problem": posterior.problem}
+    return Contents("Conditional ranking report", summary, chapters, facts)
 
 
-def _leaders(subject: Subject) -> dict[str, Any]:
+def _leaders(subject: Subject) -> Facts:
     """Facts about the best objects for the node that is shown first."""
     node = next(iter(_chosen(subject)))
     table = subject.ranking(node)
@@ -194,28 +190,27 @@ def _rankings(subject: Subject) -> list[Chapter]:
     return [Chapter("Ranking", "relation.html:picture", facts, front=True), tables]
 
 
-def _chosen(subject: Subject) -> dict[int, str]:
+def _chosen(subject: Subject) -> dict[Any, str]:
     """Nodes to show, with a reason: the most labels, the fewest labels, and the first nodes."""
     counts = subject.values.row_counts[subject.sampled]
-    nodes: dict[int, str] = {}
+    nodes: dict[Any, str] = {}
     if counts.max() > counts.min():
-        nodes[int(subject.sampled[np.argmax(counts)])] = "the most labels"
-        nodes[int(subject.sampled[np.argmin(counts)])] = "the fewest labels"
+        nodes[subject.sampled[np.argmax(counts)]] = "the most labels"
+        nodes[subject.sampled[np.argmin(counts)]] = "the fewest labels"
     for node in subject.sampled[:_NODES]:
         if len(nodes) < _NODES:
-            nodes.setdefault(int(node), "")
+            nodes.setdefault(node, "")
     return nodes
 
 
 def _picture(subject: Subject, node: int, table: pd.DataFrame) -> Any:
-    names = [subject.objects.full[int(position)] for position in table["position"]]
+    names = [subject.objects.full[position] for position in table["position"]]
     description = (
         f"One row for each of {len(table)} objects, best first for {subject.nodes.short[node]}: a "
         "dot for the score and a line for its interval."
     )
     words = {"title": "Scores", "description": description, "label": "score, with 90% intervals"}
-    tiers = tiers_of(table, len(table))
-    return plots.both(plots.forest, "scores", table.assign(name=names), tiers, **words)
+    return plots.forest("scores", table.assign(name=names), tiers_of(table, len(table)), **words)
 
 
 def _on_top(subject: Subject) -> Chapter | None:
@@ -256,7 +251,7 @@ def _quality(subject: Subject) -> Chapter:
     few = len(values.values) <= _MOST_LABELS
     if problem.closed:
         few = bool(np.prod(values.shape) <= _MOST_PAIRS)
-    facts: dict[str, Any] = {"s": subject, "few": few, "nodes": None, "labels": None}
+    facts: Facts = {"s": subject, "few": few, "nodes": None, "labels": None}
     for name, compute in (("nodes", _nodes_out), ("labels", _labels_out)) if few else ():
         try:
             facts[name] = {"why": ""} | compute(subject)
@@ -265,7 +260,7 @@ def _quality(subject: Subject) -> Chapter:
     return Chapter("How far to trust it", "relation.html:quality", facts)
 
 
-def _nodes_out(subject: Subject) -> dict[str, Any]:
+def _nodes_out(subject: Subject) -> Facts:
     """Concordance of nodes whose labels were all left out (setting 2)."""
     from relpref.rls.hold_out import leave_nodes_out, leave_row_out
     from relpref.rls.splits import concordance, per_node
@@ -282,19 +277,19 @@ def _nodes_out(subject: Subject) -> dict[str, Any]:
     scores = per_node(concordance, subject.values.mean_matrix, np.nan_to_num(predicted))
     shares = pd.Series(scores.values).dropna().sort_values(kind="stable")
     worst = shares.head(_WORST)
-    facts = {"single": False, "folds": folds, "mean": float(scores.mean), "worst": worst}
-    return facts | {"counts": subject.values.row_counts[worst.index]} | average(shares.to_numpy())
+    facts = {"single": False, "folds": folds, "mean": scores.mean, "worst": worst}
+    return facts | {"counts": subject.values.row_counts[worst.index]} | average(shares)
 
 
-def average(values: Floats) -> dict[str, Any]:
+def average(values: Any) -> Facts:
     """Number and standard error of concordances; ``guessing`` if they may be 0.5."""
-    number = len(values)
-    error = float(np.std(values, ddof=1) / np.sqrt(number)) if number > 1 else np.nan
-    guessing = number > 1 and float(np.mean(values)) - 2 * error <= 0.5
-    return {"number": number, "error": error, "guessing": guessing}
+    shares = pd.Series(values)
+    error = shares.sem()  # NaN for a single one
+    guessing = shares.mean() - 2 * error <= 0.5
+    return {"number": len(shares), "error": error, "guessing": guessing}
 
 
-def _labels_out(subject: Subject) -> dict[str, Any]:
+def _labels_out(subject: Subject) -> Facts:
     """Errors and coverage of labels that were left out one at a time (setting 1)."""
     if subject.problem.symmetry != "none" and subject.problem.loss == "ranking":
         return {"refused": "loss"}
@@ -302,13 +297,13 @@ def _labels_out(subject: Subject) -> dict[str, Any]:
         return {"refused": "size"}
     table = leave_one_out(subject.posterior).table
     label, mean, sd = (table[name].to_numpy() for name in ("label", "mean", "sd"))
-    inside = float(np.mean(np.abs(label - mean) <= _REACH * sd))
+    inside = np.mean(np.abs(label - mean) <= _REACH * sd)
     return {
         "refused": "",
         "number": len(label),
-        "error": float(np.sqrt(np.mean(np.square(label - mean)))),
-        "spread": float(np.std(label)),
+        "error": np.sqrt(np.mean(np.square(label - mean))),
+        "spread": np.std(label),
         "inside": inside,
-        "chances_off": (inside - 0.9) / float(np.sqrt(0.9 * 0.1 / len(label))),
+        "chances_off": (inside - 0.9) / np.sqrt(0.9 * 0.1 / len(label)),
         "table": table.sort_values("log_score", kind="stable").head(_WORST),
     }

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from relpref.data.arrays import Array, Indices, Integers, Positions
 from relpref.errors import RelprefError
 from relpref.explore import ExpectedGain, expected_gain, next_pairs
 from relpref.infer import UtilityPosterior
@@ -56,7 +56,7 @@ class Subject:
         }
 
     @cached_property
-    def chosen(self) -> NDArray[np.intp]:
+    def chosen(self) -> Indices:
         """Positions of the shown items among all items, shape (n,)."""
         return np.asarray(self.full.data.index(self.posterior.data.labels), dtype=np.intp)
 
@@ -80,7 +80,7 @@ class Subject:
         if self.within is not None:  # relative to the average of all items
             belief: Any = self.within.belief
             mean, sd = belief.relative(self.chosen[table["position"].to_numpy()])
-            reach = float(ndtri(0.5 + INTERVAL / 2)) * sd
+            reach = ndtri(0.5 + INTERVAL / 2) * sd
             table = table.assign(mean=mean, sd=sd, lower=mean - reach, upper=mean + reach)
         if large:
             places = places_of(posterior, table["position"].to_numpy()[:ROWS])
@@ -117,7 +117,7 @@ class Subject:
         return self.full.data.comparisons.tie is not None
 
     @cached_property
-    def groups(self) -> NDArray[np.intp] | None:
+    def groups(self) -> Indices | None:
         """Number of the connected group of each item, shape (n,), or None.
 
         It is None if the model has attributes, there are no answers, or all are in the same group.
@@ -125,11 +125,11 @@ class Subject:
         data = self.full.data
         if data.attribute_names or not data.num_answers:
             return None
-        names, group = np.unique(np.asarray(data.groups())[self.chosen], return_inverse=True)
+        names, group = np.unique(data.groups()[self.chosen], return_inverse=True)
         return group if len(names) > 1 else None
 
     @property
-    def sizes(self) -> NDArray[np.intp]:
+    def sizes(self) -> Indices:
         """Number of shown items in each of `groups`, which must not be None."""
         return np.bincount(self.groups)  # type: ignore[arg-type]
 
@@ -139,7 +139,7 @@ class Subject:
             return self.names.inline(self.position[label])
         return isolated(cell(label).text)
 
-    def several(self, positions: NDArray[np.intp]) -> str:
+    def several(self, positions: Indices) -> str:
         """Text with the names of at most 10 items, by position, and the number of the others."""
         named = [self.names.inline(position) for position in positions[:10]]
         return listed([*named, *[""] * (len(positions) - len(named))], most=10)
@@ -168,7 +168,7 @@ class Subject:
             return None
 
     @cached_property
-    def order(self) -> NDArray[np.intp]:
+    def order(self) -> Indices:
         """Positions of the shown items in the posterior's labels, best first, shape (n,)."""
         return np.asarray(self.ranking["position"], dtype=np.intp)
 
@@ -178,42 +178,41 @@ class Subject:
         return decimals_for(self.ranking[["lower", "upper"]].to_numpy().ravel())
 
     @cached_property
-    def _preferred(self) -> tuple[NDArray[Any], Any]:
+    def _preferred(self) -> tuple[Array, Any]:
         """Preferred and other item of each answer, shape (2, m), and which answers prefer one."""
         answers = self.full.data.comparisons
         ends = np.stack([answers.winner, answers.loser])
         if answers.probability is None:
-            return ends, slice(None) if answers.tie is None else ~np.asarray(answers.tie)
+            return ends, slice(None) if answers.tie is None else ~answers.tie
         return np.where(answers.probability > 0.5, ends, ends[::-1]), answers.probability != 0.5
 
     @cached_property
-    def won(self) -> NDArray[np.int64]:
+    def won(self) -> Integers:
         """Number of answers in favor of each item, without ties, shape (n,)."""
         ends, decided = self._preferred
         return self._counted(ends[0], decided)
 
     @cached_property
-    def asked(self) -> NDArray[np.int64]:
+    def asked(self) -> Integers:
         """Number of answers about each item, shape (n,)."""
         data = self.full.data
         return self._counted(data.winner) + self._counted(data.loser)
 
-    def _counted(self, ends: NDArray[np.int32], which: Any = slice(None)) -> NDArray[np.int64]:
+    def _counted(self, ends: Positions, which: Any = slice(None)) -> Integers:
         """Number of answers by item, shape (n,), if each answer counts for the item in ``ends``.
 
         Only the answers ``which`` are counted.
         """
         data = self.full.data
-        total = np.zeros(data.num_items, dtype=np.int64)
-        np.add.at(total, ends[which], data.count[which])
-        return total[self.chosen]
+        total = np.bincount(ends[which], data.count[which], data.num_items)
+        return total.astype(np.int64)[self.chosen]
 
     @cached_property
     def pairs(self) -> int:
         """Number of different pairs with answers, among all items."""
         data = self.full.data
-        ends = np.stack([np.asarray(data.winner), np.asarray(data.loser)])
-        return int(np.unique(np.sort(ends, axis=0), axis=1).shape[1])
+        ends = np.sort(np.stack([data.winner, data.loser]), axis=0)
+        return np.unique(ends, axis=1).shape[1]
 
     @cached_property
     def contradicted(self) -> int:
@@ -224,7 +223,7 @@ class Subject:
         return int(np.sum(np.unique(pairs, axis=1, return_counts=True)[1] > 1))
 
 
-def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str, Floats]:
+def places_of(posterior: UtilityPosterior, chosen: Indices) -> dict[str, Floats]:
     """Places among all items of those at the positions ``chosen``, as columns of the ranking.
 
     They are computed from at most 1000 draws, one draw at a time, which needs little memory.

@@ -12,12 +12,11 @@ from relpref.data.arrays import counted
 from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out, raters
 from relpref.diagnostics.certificate import off
 from relpref.errors import RelprefError
-from relpref.infer import Posterior
 from relpref.infer.reweighting import Target
 from relpref.likelihoods.orders import NODES
 from relpref.posterior.gaussian import Floats
 from relpref.report import plots
-from relpref.report.blocks import clean
+from relpref.report.blocks import Facts, clean
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ _MOST_NODES = 200_000_000  # of the grids of all lists and draws, which take 10 
 class Checked:
     """Diagnostics of a posterior, None if not available; ``why`` has the reasons by name."""
 
-    def __init__(self, posterior: Posterior) -> None:
+    def __init__(self, posterior: Any) -> None:
         self.posterior = posterior
         self.why: dict[str, str] = {}
 
@@ -57,7 +56,7 @@ class Checked:
     @cached_property
     def raters(self) -> pd.DataFrame | None:
         """Agreement of each rater with the others."""
-        posterior: Any = self.posterior
+        posterior = self.posterior
         named = posterior.kind == "utilities" and posterior.data.comparisons.rater is not None
         refused = (
             "" if named and self.held_out is not None else "no rater's answers can be left out"
@@ -67,7 +66,7 @@ class Checked:
     @cached_property
     def certificate(self) -> Certificate | None:
         """Certificate of the engine's approximation."""
-        posterior: Any = self.posterior
+        posterior = self.posterior
         refused = self._refused(None if posterior.sampled else _MOST_CERTIFIED, answers=False)
         number = _DRAWS
         gaussian = posterior.kind == "utilities" and posterior.engine == "EP"
@@ -101,7 +100,7 @@ class Checked:
 
         ``most`` is the largest number of unknowns, ``answers`` whether it needs answers.
         """
-        posterior: Any = self.posterior
+        posterior = self.posterior
         if not posterior.converged:
             return "the computation did not converge"
         if answers and posterior.kind == "utilities" and posterior.data.num_answers < 2:
@@ -119,10 +118,10 @@ class Checked:
         self.why[name] = refused
         return None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """Facts for the macros ``certificate`` and ``predicted``."""
         held, certificate = self.held_out, self.certificate
-        facts: dict[str, Any] = {
+        facts: Facts = {
             "posterior": self.posterior,
             "why": self.why,
             "certificate": certificate,
@@ -132,21 +131,20 @@ class Checked:
             "calibrated": None,
         }
         if certificate is not None and (table := certificate.table) is not None:
-            facts["wrong"] = certificate.verdict != "good" and bool(off(table).any(axis=None))
-            facts["most"] = float(table["shift"].abs().max())
-            facts["widths"] = [float(table["sd_ratio"].min()), float(table["sd_ratio"].max())]
+            facts["wrong"] = certificate.verdict != "good" and off(table).any(axis=None)
+            facts["most"] = table["shift"].abs().max()
+            facts["widths"] = [table["sd_ratio"].min(), table["sd_ratio"].max()]
         if certificate is not None and certificate.verdict == "failed":
             facts["unreliable"] = self.posterior.sampled or certificate.table is not None
         if held is not None:
             summary = held.summary()
             facts["measures"] = summary[np.isfinite(summary["value"])]
-            numbers = bool((held.outcome < 0).any())
-            facts["density"] = numbers and "list" not in held.table
-            facts["ties"] = held.paired and bool((held.outcome == 1).any())
+            facts["density"] = (held.outcome < 0).any() and "list" not in held.table
+            facts["ties"] = held.paired and (held.outcome == 1).any()
             facts["calibrated"] = self._calibrated(held)
         return facts
 
-    def _calibrated(self, held: HeldOut) -> dict[str, Any] | None:
+    def _calibrated(self, held: HeldOut) -> Facts | None:
         """Calibration of the probabilities; without a picture if there are too few answers."""
         forecasts = favorites(held)
         if forecasts is None:
@@ -158,10 +156,10 @@ class Checked:
         return {
             "number": number,
             "picture": picture,
-            "expected": float(predicted.mean()),
-            "observed": float(right.mean()),
+            "expected": predicted.mean(),
+            "observed": right.mean(),
             # Standard deviation for independent outcomes with these probabilities.
-            "error": float(np.sqrt(np.sum(predicted * (1 - predicted)))) / number,
+            "error": np.sqrt(np.sum(predicted * (1 - predicted))) / number,
         }
 
 
@@ -174,9 +172,9 @@ def favorites(held: HeldOut) -> tuple[Floats, Floats] | None:
     forecasts = held.forecasts
     if forecasts is None:
         return None
-    categories = [0, 2] if forecasts.paired else list(range(forecasts.chances.shape[1]))
+    categories = np.array([0, 2]) if forecasts.paired else np.arange(forecasts.chances.shape[1])
     chances = forecasts.chances[:, categories]
     best = chances.argmax(axis=1)
-    right = (np.asarray(categories)[best] == forecasts.outcome).astype(np.float64)
+    right = (categories[best] == forecasts.outcome).astype(np.float64)
     count = np.round(forecasts.weight).astype(int)
     return np.repeat(chances.max(axis=1), count), np.repeat(right, count)

@@ -20,6 +20,7 @@ from relpref.report import plots
 from relpref.report.blocks import (
     Chapter,
     Contents,
+    Facts,
     clean,
     fixed,
     in_hundred,
@@ -27,14 +28,10 @@ from relpref.report.blocks import (
     lead,
     listed,
     place_ranges,
-    signed_fixed,
-    signed_percent,
     significant,
 )
 from relpref.report.model import (
-    hyperparameters,
     kernels_of,
-    methods,
     options_of,
     part_name,
     takes_likelihood,
@@ -57,7 +54,7 @@ def contents(
         subject, some = _some_of(posterior, words)
     drivers, parts = _contributions(subject)
     trust = _trust(posterior, subject)
-    summary = Chapter("", "utilities.html:summary", _summary(subject) | {"some": some})
+    summary = _summary(subject) | {"some": some}
     chapters = [
         _ranking(subject),
         drivers,
@@ -72,12 +69,11 @@ def contents(
         _asked(Subject(posterior, words=words)),
         Chapter("How far to trust it", "utilities.html:trust", trust),
         _surprises(trust["s"]),
-        hyperparameters(posterior, words),
     ]
     return Contents("Ranking report", summary, chapters, _methods(posterior))
 
 
-def _some_of(posterior: UtilityPosterior, words: Words) -> tuple[Subject, dict[str, Any]]:
+def _some_of(posterior: UtilityPosterior, words: Words) -> tuple[Subject, Facts]:
     """Subject of the best and of the least certain items, of more than fit in a matrix."""
     belief: Any = posterior.belief
     best = np.argsort(-belief.mean(), kind="stable")[:_BEST]
@@ -102,10 +98,8 @@ def _effects(posterior: UtilityPosterior) -> Chapter | None:
     table = posterior.effects
     if table.empty:
         return None
-    ends = [table[end].map(significant) for end in ("lower", "upper")]
     facts = {
         "table": table,
-        "intervals": [f"{lower} to {upper}" for lower, upper in zip(*ends, strict=True)],
         "categories": [
             covariate.name
             for covariate in posterior.data.comparisons.covariates_are
@@ -115,7 +109,6 @@ def _effects(posterior: UtilityPosterior) -> Chapter | None:
     return Chapter("Effects", "utilities.html:effects", facts, front=True)
 
 
-_SHAPES = {"up": "raises", "down": "lowers", "bent": "bent", "unclear": "not clear"}
 _MOST_ITEMS, _MOST_ATTRIBUTES, _MOST_CURVES = 1000, 12, 4
 
 
@@ -127,21 +120,17 @@ def _attributes(posterior: UtilityPosterior) -> Chapter | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InferenceWarning)  # the page says so elsewhere
-            table = posterior.attribute_effects()
-            order = table["mean"].abs().sort_values(ascending=False, kind="stable").index
-            drawn = [name for name in order if table.loc[name, "shape"] != "unclear"]
-            drawn = [name for name in drawn if table.loc[name, "change"] == "one sd"]
-            curves = partial_effects(posterior, drawn[:_MOST_CURVES], 0.9) if drawn else []
+            effects = posterior.attribute_effects()
+            effects = effects.sort_values("mean", key=abs, ascending=False, kind="stable")
+            clear = (effects["shape"] != "unclear") & (effects["change"] == "one sd")
+            drawn = effects.index[clear].tolist()[:_MOST_CURVES]
+            curves = partial_effects(posterior, drawn, 0.9) if drawn else []
     except RelprefError:
         return None
-    table = table.loc[order[:_MOST_ATTRIBUTES]]
-    ends = [table[end].map(signed_fixed) for end in ("lower", "upper")]
+    table = effects.head(_MOST_ATTRIBUTES)
     facts = {
         "table": table,
-        "number": len(order),
-        "effects": table["mean"].map(signed_fixed),
-        "intervals": [f"{lower} to {upper}" for lower, upper in zip(*ends, strict=True)],
-        "shapes": table["shape"].map(_SHAPES),
+        "number": len(effects),
         "changes": [
             change if np.isnan(unit) else f"{change} ({significant(unit)})"
             for change, unit in zip(table["change"], table["unit"], strict=True)
@@ -157,16 +146,16 @@ _MOST_RATERS = 20
 def _asked(subject: Subject) -> Chapter:
     """Chapter on the answers."""
     data = subject.posterior.data
-    facts: dict[str, Any] = {"s": subject, "data": data, "raters": None}
+    facts: Facts = {"s": subject, "data": data, "raters": None}
     facts["columns"] = [shorten(clean(name)) for name in _columns(data)]
     if data.num_answers:
-        count, answers = np.asarray(data.count), data.comparisons
+        count, answers = data.count, data.comparisons
         facts["possible"] = data.num_items * (data.num_items - 1) // 2
-        facts["ties"] = None if answers.tie is None else count[np.asarray(answers.tie)].sum()
-        facts["typical"] = float(np.median(subject.asked))
+        facts["ties"] = None if answers.tie is None else count[answers.tie].sum()
+        facts["typical"] = np.median(subject.asked)
         if answers.rater is not None:
             raters = answers.raters
-            given = np.bincount(np.asarray(answers.rater), count, len(raters)).astype(int)
+            given = np.bincount(answers.rater, count, len(raters)).astype(int)
             most = np.argsort(-given, kind="stable")[:_MOST_RATERS]
             facts["raters"] = [(raters[rater], given[rater]) for rater in most]
     return Chapter("What was asked and answered", "utilities.html:asked", facts)
@@ -188,13 +177,13 @@ def _used(posterior: UtilityPosterior, part: str) -> bool:
     return part in parts or not parts
 
 
-def _summary(subject: Subject) -> dict[str, Any]:
+def _summary(subject: Subject) -> Facts:
     """Facts about the leaders, their certainty, and the data."""
     posterior, data, order = subject.full, subject.full.data, subject.order
     relations = dict.fromkeys(
         data.relation_of(part) for part in data.relations if _used(posterior, part)
     )
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "s": subject,
         "data": data,
         "attributes": len(_columns(data)) if _used(posterior, ATTRIBUTES) else 0,
@@ -203,15 +192,13 @@ def _summary(subject: Subject) -> dict[str, Any]:
     if len(order) == 1 or not data.num_answers:
         return facts
     table, named = subject.ranking, subject.names.inline
-    tiers = []
-    if "tier" in table:
-        tiers = [members["position"].to_list() for _, members in table.groupby("tier")]
+    tiers = table.groupby("tier")["position"] if "tier" in table else ()
     facts |= {
         "lead": lead(table, named, subject.words("items")),
         "chance": next((in_hundred(chance) for chance in subject.beats), None),
         "settled": _settled(subject),
         "places": place_ranges(table["rank_lower"][:1], table["rank_upper"][:1])[0],
-        "tiers": [listed([named(position) for position in tier], _LEADERS) for tier in tiers]
+        "tiers": [listed([*map(named, tier)], _LEADERS) for _, tier in tiers]
         if 1 < len(tiers) <= _MOST_TIERS
         else [],
     }
@@ -232,7 +219,7 @@ def _settled(subject: Subject) -> int:
     posterior, size = subject.posterior, len(subject.ranking)
     if subject.within is not None or not 2 < size <= _MOST_SETTLED:
         return 0
-    return size - int(posterior.tiers()["rank_upper_all"].iloc[0])
+    return size - posterior.tiers()["rank_upper_all"].iloc[0]
 
 
 _DRAWN = 20
@@ -256,7 +243,7 @@ def _ranking(subject: Subject) -> Chapter | None:
     words = {"title": "Ranking", "description": description, "label": "utility, with 90% intervals"}
     facts = {
         "s": subject,
-        "picture": plots.both(plots.forest, "ranking", lines, tiers, **words),
+        "picture": plots.forest("ranking", lines, tiers, **words),
         "size": size,
         "drawn": len(lines),
         "tiers": tiers,
@@ -269,9 +256,7 @@ def _places(subject: Subject) -> Chapter:
     head = subject.ranking.head(ROWS)
     counts = [(subject.won[row], subject.asked[row]) for row in head["position"]]
     answers = subject.posterior.data.comparisons
-    graded = any(
-        column is not None for column in (answers.tie, answers.strength, answers.probability)
-    )
+    graded = {"tie", "strength", "probability"} & answers.columns.keys()
     facts = {
         "s": subject,
         # A gap of utilities has a simple meaning for winners under the probit model.
@@ -325,7 +310,7 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
             shares, parts = posterior.shares(), posterior.explain()
     except DataError:
         return None, None
-    names = {str(part): part_name(str(part), posterior, subject.words) for part in shares.index}
+    names = {part: part_name(part, posterior, subject.words) for part in shares.index}
     for pair in posterior.indistinguishable_parts:  # only their sum is determined
         both = [names[part] for part in pair]
         names = {part: " + ".join(both) if name in both else name for part, name in names.items()}
@@ -333,22 +318,14 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
     shares = shares.groupby(names, sort=False).sum(min_count=1)
     if len(shares) == 1 or not np.all(np.isfinite(shares)):
         return None, None
-    shares = shares.iloc[np.argsort(-shares.to_numpy(), kind="stable")]
-    head, first = shares.iloc[:_PARTS], subject.order[:_ITEMS]
-    kept = [str(name) for name in head.index]
-    by_part = sums[kept].assign(Utility=parts["mean"]).to_numpy()[subject.chosen][first].T
+    head = shares.sort_values(ascending=False, kind="stable").head(_PARTS)
+    first = subject.order[:_ITEMS]
     facts = {
         "s": subject,
         "parts": len(shares),
-        "bars": [
-            (name, signed_percent(share), float(share))
-            for name, share in zip(kept, head, strict=True)
-        ],
+        "shares": head,
         "first": first,
-        "by_part": [
-            (f">{name}", [fixed(number, subject.decimals) for number in numbers])
-            for name, numbers in zip([*kept, "Utility"], by_part, strict=True)
-        ],
+        "by_part": sums[head.index].assign(Utility=parts["mean"]).iloc[subject.chosen[first]],
     }
     return (
         Chapter("What drives it", "utilities.html:drivers", facts, front=True),
@@ -359,7 +336,7 @@ def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
 _NEEDED = ("left_out", "log_evidence", "difference")
 
 
-def _evidence(posterior: UtilityPosterior, table: bool | pd.DataFrame | None) -> Chapter | None:
+def _evidence(posterior: UtilityPosterior, table: Any) -> Chapter | None:
     """Chapter on the evidence of each part, from a table or, if True, from further fits."""
     title, macro = "What each part is worth", "utilities.html:evidence"
     if table is None or table is False:
@@ -369,7 +346,6 @@ def _evidence(posterior: UtilityPosterior, table: bool | pd.DataFrame | None) ->
             table = evidence_without_each(posterior)
         except RelprefError as error:
             return Chapter(title, macro, {"table": None, "why": clean(error).rstrip(".")})
-    assert isinstance(table, pd.DataFrame)
     if missing := [name for name in _NEEDED if name not in table.columns]:
         raise DataError(
             f"relations_evidence: the table lacks the column {missing[0]!r}; pass the table that "
@@ -399,10 +375,10 @@ _STEEP = 0.1  # slope of a search that has not ended, in nats for a factor of e
 _SWITCHED_OFF = 0.05  # amplitude, where the noise of an answer is 1
 
 
-def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
+def _trust(posterior: UtilityPosterior, shown: Subject) -> Facts:
     """Facts about the reliability of the page; with very many items, of those with answers."""
     table, subject = shown.ranking, shown
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "posterior": posterior,
         "s": None,
         "size": len(table),
@@ -415,7 +391,7 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
         **dict.fromkeys(("least", "never", "never_compared", "unlike", "odd")),
         "typical": np.inf,
         "compared": 1.0,
-        "typical_width": float((table["rank_upper"] - table["rank_lower"]).median()),
+        "typical_width": (table["rank_upper"] - table["rank_lower"]).median(),
     }
     facts |= _fitted(posterior)
     if posterior.large:
@@ -427,7 +403,7 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
     posterior, checked = subject.posterior, subject.checked
     facts["s"] = subject
     if posterior.data.num_answers:
-        typical, least = float(np.median(subject.asked)), subject.asked[subject.asked > 0].min()
+        typical, least = np.median(subject.asked), subject.asked[subject.asked > 0].min()
         facts |= {"typical": typical, "never": _never(subject)}
         if _UNEVEN * least < typical:
             facts["least"] = least
@@ -450,7 +426,7 @@ def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
     return facts | checked.facts()
 
 
-def _never(subject: Subject) -> list[dict[str, Any]]:
+def _never(subject: Subject) -> list[Facts]:
     """Items without comparisons, and the basis of their places."""
     data, never = subject.posterior.data, subject.asked == 0
     linked = np.zeros(data.num_items, dtype=bool)
@@ -471,17 +447,16 @@ def _never(subject: Subject) -> list[dict[str, Any]]:
     ]
 
 
-def _fitted(posterior: UtilityPosterior) -> dict[str, Any]:
+def _fitted(posterior: UtilityPosterior) -> Facts:
     """Facts about hyperparameters that are not determined well by the answers."""
     answers = posterior.data.num_answers
     if not answers or not posterior.searched or posterior.hyperparameter_draws:
         return {"few": 0, "steep": False, "off": []}
-    values = {name: np.atleast_1d(value) for name, value in posterior.hyperparameters.items()}
-    number = sum(value.size for value in values.values())
+    number = sum(map(np.size, posterior.hyperparameters.values()))
     off = [
         f"“{name.removesuffix('_amplitude')}”"
-        for name, value in values.items()
-        if name.endswith("_amplitude") and np.all(value < _SWITCHED_OFF)
+        for name, value in posterior.hyperparameters.items()
+        if name.endswith("_amplitude") and np.max(value) < _SWITCHED_OFF
     ]
     few = number if answers < _FEW_EACH * number else 0
     return {"few": few, "answers": answers, "steep": posterior.gradient_norm > _STEEP, "off": off}
@@ -500,7 +475,7 @@ def _surprises(subject: Subject | None) -> Chapter | None:
     if held is None or table is None:
         return None
     rows = held.forecasts or held
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "s": subject,
         "reported": held.forecasts is None,
         "answers": rows.num_answers,
@@ -516,10 +491,10 @@ def _surprises(subject: Subject | None) -> Chapter | None:
             return None
         # By chance, each outcome under the bound happens with its probability.
         chances = np.where(held.forecasts.chances < _SURPRISING, held.forecasts.chances, 0.0)
-        facts["count"] = int(table["count"].sum() if "count" in table else len(table))
-        facts["expected"] = round(float(held.forecasts.weight @ chances.sum(axis=1)))
+        facts["count"] = table["count"].sum() if "count" in table else len(table)
+        facts["expected"] = round(held.forecasts.weight @ chances.sum(axis=1))
     head = table.head(_SURPRISES)
-    facts |= {"table": head, "repeated": "count" in head and bool((head["count"] > 1).any())}
+    facts |= {"table": head, "repeated": "count" in head and (head["count"] > 1).any()}
     facts["said"] = [_answer(subject, row) for row in head.to_dict("records")]
     return Chapter(title, "utilities.html:surprises", facts)
 
@@ -560,8 +535,8 @@ def _questions(subject: Subject) -> Chapter | None:
 _MOST_KERNELS = 6
 
 
-def _methods(posterior: UtilityPosterior) -> Chapter:
-    """Chapter on the model and its computation."""
+def _methods(posterior: UtilityPosterior) -> Facts:
+    """Facts about the model and its computation."""
     data, parts, used = posterior.data, parts_of(posterior), kernels_of(posterior)
     options = options_of(posterior)
     # Whether the kernel of each part is known.
@@ -571,29 +546,28 @@ def _methods(posterior: UtilityPosterior) -> Chapter:
         name = "the attributes" if part == ATTRIBUTES else f"“{clean(part)}”"
         by_kernel.setdefault(kernel.sentence, []).append(name)
     weights, effective = posterior.belief.weights, posterior.effective_draws
-    draws: float | None = None if len(weights) == 1 or np.ptp(weights) else len(weights)
-    if draws is not None and effective is not None:
-        draws = min(effective, draws)
+    points = None  # the simulation error where all draws have equal weights
+    if len(weights) > 1 and not np.ptp(weights):
+        draws = len(weights) if effective is None else min(effective, len(weights))
+        points = 50 / np.sqrt(max(draws, 1.0))
     scaled = options.get("standardize", True) and options.get("normalize", True)
-    return methods(
-        posterior,
-        "utilities.html:methods",
-        lists=posterior.lists.split(": ")[-1],
-        smooth=ATTRIBUTES in parts if parts else bool(data.attribute_names),
-        related=any(part not in (ATTRIBUTES, INDIVIDUAL) for part in parts),
-        individual=INDIVIDUAL in parts,
-        kernels=[(listed(of, _MOST_KERNELS), text) for text, of in by_kernel.items()],
-        several=described and len(parts) > 1,
-        described=described,
-        scaled=scaled and all(kernel.unit for kernel in used.values()),
+    return {
+        "lists": posterior.lists.split(": ")[-1],
+        "smooth": ATTRIBUTES in parts if parts else bool(data.attribute_names),
+        "related": any(part not in (ATTRIBUTES, INDIVIDUAL) for part in parts),
+        "individual": INDIVIDUAL in parts,
+        "kernels": [(listed(of, _MOST_KERNELS), text) for text, of in by_kernel.items()],
+        "several": described and len(parts) > 1,
+        "described": described,
+        "scaled": scaled and all(kernel.unit for kernel in used.values()),
         # Relations that are not undirected, which became graphs.
-        relations=[
+        "relations": [
             (clean(name), links.relation)
             for name, links in data.links.items()
             if described
             and any(part in parts for part in data.parts_of(name))
             and (links.relation.form == "random_walk" or links.relation.kind != "undirected")
         ],
-        points=None if draws is None else 50 / np.sqrt(max(draws, 1.0)),
-        correlated=effective is None,
-    )
+        "points": points,
+        "correlated": effective is None,
+    }

@@ -78,7 +78,7 @@ def test_answers_are_learnt(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
     record = json.loads((run / "run.json").read_text())
     assert record["posterior"]["file"] == f"posterior-{record['answers']['version']}.nc"
     posterior = load_run(run).posterior
-    assert posterior.data.num_answers == 11 and "quick_answers" not in posterior.info  # type: ignore[union-attr]
+    assert posterior.data.num_answers == 11 and "quick_answers" not in posterior.info
     after = json.loads(ask("prefer run 007 tea -o json").out)["pairs"][0]["p_better"]
     assert after != before
 

@@ -176,8 +176,7 @@ def tables() -> Callable[..., PreferenceData]:
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace pictures, which take most of the time, by empty ones."""
     for name in PICTURES:
-        drawn: Any = '<svg role="img"></svg>'
-        drawn = drawn if name == "forest" else Picture(drawn)
+        drawn: Any = Picture('<svg role="img"></svg>')
         monkeypatch.setattr(f"relpref.report.plots.{name}", lambda *_, drawn=drawn, **__: drawn)
 
 
