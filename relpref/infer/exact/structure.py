@@ -27,7 +27,7 @@ from relpref.infer.template import Filled
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import GaussianLikelihood, TreeDistribution, unwrap
 from relpref.linalg import Kronecker
-from relpref.linalg.covariance import joined
+from relpref.linalg.covariance import Pulls, joined
 from relpref.posterior.origin import Origin
 
 Floats = NDArray[np.float64]
@@ -69,6 +69,8 @@ class _Independent(Messenger):
 
 @dataclass(frozen=True)
 class _Read:
+    """A program with such labels."""
+
     program: Model
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -113,7 +115,8 @@ class Structure:
         here = self.program.on_host(unconstrained)
         prior = here.prior
         factors: Any = prior.covariance.blocks[0]
-        scale = np.ravel(prior.observations[0].likelihood.scale)[0]
+        likelihood: Any = prior.observations[0].likelihood
+        scale = np.ravel(likelihood.scale)[0]
         left, right = (0.5 * (k + k.T) for k in (factors.left.dense(), factors.right.dense()))
         values = {**self.program.fixed, **prior.hyperparameters}
         noise = self.divisor * float(scale) ** 2
@@ -124,10 +127,10 @@ class Structure:
         """Gradient by the hyperparameters from that by K, G and λ, and that of the log prior."""
         prior = reading.here.prior
         factors: Any = prior.covariance.blocks[0]
-        scale = np.asarray(prior.observations[0].likelihood.scale)
-        slope = np.zeros(scale.size)
-        slope[0] = 2 * self.divisor * by.noise * scale.flat[0]
-        pulls = {("observations", "0", "likelihood", "scale"): slope.reshape(scale.shape)}
+        likelihood: Any = prior.observations[0].likelihood
+        slope = np.zeros(np.shape(likelihood.scale))
+        slope.flat[0] = 2 * self.divisor * by.noise * np.ravel(likelihood.scale)[0]
+        pulls: Pulls = {("observations", "0", "likelihood", "scale"): slope}
         for side, kernel in (("left", by.left), ("right", by.right)):
             pulls |= joined(getattr(factors, side).pull(kernel), "covariance", "blocks", "0", side)
         return reading.here.gradient(pulls)

@@ -14,7 +14,7 @@ from relpref.errors import InferenceError
 from relpref.infer.evidence import Approximation, expectation_propagation
 from relpref.infer.large.covariance import PosteriorCovariance
 from relpref.infer.large.spaces import SeenRows, SparseSpace
-from relpref.infer.large.sparse import Latents, Variances
+from relpref.infer.large.sparse import Latents
 from relpref.infer.sites import Problem, Sites, by_rows, cavities, matched
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, require_memory
@@ -39,8 +39,8 @@ class Fitted(NamedTuple):
     info: dict[str, Any]
     # Of a sparse precision: variances of the rows' projections, and the standard error of the mean
     # due to their errors, shape (n,)
-    gaps: Variances | None = None
-    mean_error: Floats | None = None
+    gaps: Any = None  # Variances
+    mean_error: Any = None
 
 
 def fit(
@@ -104,15 +104,15 @@ def fit(
         problem = Problem(space, no_map, np.asarray(counts, np.float64), tilted, power=power)
         first = start or Sites(*np.zeros((2, len(rows))))
         try:
-            found = expectation_propagation(problem, first, tol, max_sweeps, progress)
-            result, outcome = CODES[int(found.info.code)], found.info
+            approximation = expectation_propagation(problem, first, tol, max_sweeps, progress)
+            result, outcome = CODES[int(approximation.info.code)], approximation.info
             info |= {
                 "iterations": int(outcome.sweeps),
                 "residual": float(outcome.residual),
                 "damping": float(outcome.damping),
             }
             if not result.empty:
-                return _concluded(problem, found, result, info)
+                return _concluded(problem, approximation, result, info)
         except InferenceError as error:
             result, info["detail"] = Result.iterations_not_converged, str(error)
         except np.linalg.LinAlgError as error:
