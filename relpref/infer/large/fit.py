@@ -62,11 +62,8 @@ def fit_reduced(
     ``blocks`` are their prior covariances by part.
     """
     program = problem.read(positions, blocks, values)
-    layout, space = program.layout, engine.options["space"]
-    fewer = layout.num_rows <= layout.num_latents if space == "auto" else space == "observation"
-    dual = fewer and layout.log_concave
-    evidence, result, info, *_ = fit_hyperparameters(
-        engine, program, start, key, progress_bar, None, None, "observation" if dual else "latent"
+    evidence, result, info, dual, _ = fit_hyperparameters(
+        engine, program, start, key, progress_bar, None, None
     )
     sites = {name: np.asarray(site) for name, site in evidence.sites._asdict().items()}
     log_evidence = float(evidence.log_evidence)
