@@ -39,7 +39,7 @@ from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.powers import knows_derivatives
 from relpref.likelihoods.quadrature import tilted_by_nodes
-from relpref.linalg import BlockDiagonal, Dense
+from relpref.linalg import BlockDiagonal, Covariance, Dense
 from relpref.linalg.arrays import Array, block_diagonal, namespace, traced
 from relpref.linalg.arrays import on_host as on_host_arrays
 from relpref.result import CODES, Result
@@ -130,19 +130,11 @@ def evaluate(
         covariance = Dense(
             block_diagonal(total(prior.blocks[site]) for site in program.layout.slices)
         )
-        space: Any
-        arrow, noise = program.arrow, prior.noise
-        if dual:
-            space = DualSpace.build(covariance, rows, dense_noise(arrow, noise))
-        else:
-            grouped: Any = rows if arrow is None else arrow.rows
-            space = HostSpace.of(covariance, grouped, program.layout.precise and arrow is None)
-            space = space if program.layout.joint else with_noise(space, arrow, noise)
-
+        space = space_on_host(program, prior, covariance, dual)
         dear = (m if dual else n) > _CHEAP
         joint = None
-        if program.layout.joint and arrow is not None:
-            joint = joint_on_host(arrow, program, unconstrained)
+        if program.layout.joint and program.arrow is not None:
+            joint = joint_on_host(program.arrow, program, unconstrained)
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
         power = (prior.power,) if program.layout.repeated else ()
         problem = Problem(space, rows, *answers, joint, dear, power, slopes)
@@ -156,6 +148,16 @@ def evaluate(
             given = slopes_of(program, problem, result, prior, evidence.alpha, covariance.matrix)
             evidence = evidence._replace(gradient=gradient(given))
     return evidence
+
+
+def space_on_host(program: Program, prior: Prior, covariance: Covariance, dual: bool) -> Any:
+    """The space of a program's algebra, in NumPy."""
+    arrow, rows = program.arrow, prior.projection
+    if dual:
+        return DualSpace.build(covariance, rows, dense_noise(arrow, prior.noise))
+    grouped: Any = rows if arrow is None else arrow.rows
+    space = HostSpace.of(covariance, grouped, program.layout.precise and arrow is None)
+    return space if program.layout.joint else with_noise(space, arrow, prior.noise)
 
 
 class OnHost(NamedTuple):
@@ -469,9 +471,13 @@ _tilted = compiled(tilted)
 
 
 def expectation_propagation(
-    problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any
+    problem: Problem,
+    sites: Sites,
+    tolerance: Any,
+    max_sweeps: Any,
+    progress: Callable[[int, float], object] | None = None,
 ) -> Approximation:
-    """Run expectation propagation from the given sites.
+    """Run expectation propagation from the given sites; for ``progress`` see `run`.
 
     Where p^n is not log-concave, the rows that contradict it may have no proper cavity without its
     site; then each of the n answers has one.
@@ -479,7 +485,7 @@ def expectation_propagation(
     rows, start = by_rows(problem, sites)
     bent = problem.power and on_host_arrays(sites) and not np.all(problem.log_concave)
     most = min(max_sweeps, _BENT) if bent else max_sweeps
-    fit, log_normalizer, info = run(rows, start, tolerance, most)
+    fit, log_normalizer, info = run(rows, start, tolerance, most, progress)
     if bent and info.code != _CONVERGED:
         single = problem._replace(power=())
         return expectation_propagation(single, sites, tolerance, max_sweeps)

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jax.lax import optimization_barrier
-from numpy.typing import NDArray
 
 from relpref.linalg import Covariance
 from relpref.linalg.arrays import (
@@ -83,62 +82,6 @@ class SparseRows(_Written):
     column: Array  # shape (m, k)
     entry: Array  # 0 where there is none, shape (m, k)
     size: Array  # only its length counts, the number of columns, shape (n,)
-
-    @classmethod
-    def find(
-        cls,
-        image: Callable[[NDArray[np.float64]], Any],
-        shape: tuple[int, int],
-        shared: Sequence[int] = (),
-    ) -> "SparseRows | None":
-        """Write out a linear map, shape (m, n), from the images of some 3 log₂ n vectors.
-
-        Returns None if a row has more than two entries. A vector that is random where a binary
-        digit of the column is 1, and 0 elsewhere, is mapped to one of four values: 0, the share of
-        either entry, or both. ``shared`` columns, whose entries do not count, are the images of
-        unit vectors.
-        """
-        number, size = shape
-        if len(shared):
-            units = np.eye(size)[list(shared)]
-            rest = 1 - units.sum(axis=0)
-            others = cls.find(lambda vector: image(rest * vector), shape)
-            if others is None:
-                return None
-            entries = np.stack([np.asarray(image(unit)) for unit in units], axis=1)
-            columns = np.broadcast_to(np.asarray(shared), entries.shape)
-            both = zip((columns, entries), (others.column, others.entry), strict=True)
-            column, entry = (np.concatenate(part, axis=1) for part in both)
-            if np.count_nonzero(entry, axis=1).max(initial=0) > others.entry.shape[1]:
-                return cls(column, entry, np.zeros(size))
-        first, second = np.random.default_rng(0).uniform(1.0, 2.0, (2, size))
-        total = np.asarray(image(first))
-        columns, two = np.zeros((2, number), dtype=int), np.zeros(number, dtype=bool)
-        entries = np.stack([np.asarray(image(np.ones(size))), np.zeros(number)])
-        shares = np.stack([total, np.zeros(number)])
-        for bit in range((size - 1).bit_length()):
-            digit = (np.arange(size) >> bit & 1).astype(np.float64)
-            seen = np.asarray(image(first * digit))
-            rest = total - seen
-            slack = 1e-9 * np.maximum(np.abs(seen), np.abs(total))
-            # The columns of the two entries differ in this digit.
-            new = ~two & (np.abs(seen) > slack) & (np.abs(rest) > slack)
-            if new.any():
-                two |= new
-                columns[1, new] = columns[0, new]
-                shares[:, new] = seen[new], rest[new]
-                entries[:, new] = np.asarray(image(digit))[new], np.asarray(image(1 - digit))[new]
-            choices = np.stack([np.zeros(number), *shares, total])
-            which = np.argmin(np.abs(choices - seen), axis=0)
-            columns[0] |= np.isin(which, (1, 3)).astype(int) << bit
-            columns[1] |= (two & (which > 1)).astype(int) << bit
-        columns = np.minimum(columns, max(size - 1, 0))
-        error = np.asarray(image(second)) - np.sum(entries * second[columns], axis=0)
-        if not np.all(np.abs(error) <= 1e-9 * np.sum(np.abs(entries), axis=0)):
-            return None
-        ahead = two & (columns[0] > columns[1])
-        columns[:, ahead], entries[:, ahead] = columns[::-1, ahead], entries[::-1, ahead]
-        return cls(np.ascontiguousarray(columns.T), np.ascontiguousarray(entries.T), np.zeros(size))
 
     @classmethod
     def of(cls, matrix: Any, shared: Sequence[int] = ()) -> "SparseRows | None":

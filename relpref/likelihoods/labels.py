@@ -139,7 +139,7 @@ class CentredNormal(TreeDistribution):
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {
-        "loc": constraints.real_vector,
+        "loc": constraints.real,  # of each entry, as one may stand for a number that is not known
         "scale": constraints.positive,
     }
     support = constraints.real_vector

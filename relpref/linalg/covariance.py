@@ -206,9 +206,6 @@ class NamedSum(Covariance):
     def block(self, rows: Any, columns: Any) -> Any:
         return reduce(add, (part.block(rows, columns) for part in self.parts.values()))
 
-    def congruence(self, apply: LinearMap) -> Array:
-        return reduce(add, (part.congruence(apply) for part in self.parts.values()))
-
     def dense(self) -> Any:
         return reduce(add, (part.dense() for part in self.parts.values()))
 
@@ -249,19 +246,6 @@ class BlockDiagonal(Covariance):
         ends = list(accumulate((block.size for block in self.blocks), initial=0))
         return tuple(slice(start, stop) for start, stop in pairwise(ends))
 
-    def matmul(self, vectors: Any) -> Any:
-        placed = zip(self.blocks, self.slices, strict=True)
-        return jnp.concatenate([block.matmul(vectors[rows]) for block, rows in placed])
-
-    def congruence(self, apply: LinearMap) -> Array:
-        """A K Aᵀ as the sum over blocks, each with the columns of A that act on it."""
-
-        def restricted(rows: slice, vector: Array) -> Array:
-            return apply(jnp.pad(vector, (rows.start, self.size - rows.stop)))
-
-        placed = zip(self.blocks, self.slices, strict=True)
-        return reduce(add, (block.congruence(partial(restricted, rows)) for block, rows in placed))
-
     def pull(self, weights: Any) -> Pulls:
         """Derivatives, see `Covariance`; the weights between blocks do not matter."""
         placed = enumerate(zip(self.blocks, self.slices, strict=True))
@@ -270,11 +254,6 @@ class BlockDiagonal(Covariance):
             for at, (block, rows) in placed
         )
         return reduce(or_, slopes)
-
-    def root(self) -> Factor:
-        factors = [block.root() for block in self.blocks]
-        jitter = reduce(jnp.maximum, (factor.jitter for factor in factors))
-        return Factor(jax.scipy.linalg.block_diag(*(factor.lower for factor in factors)), jitter)
 
     def scaled(self, factor: Any) -> "BlockDiagonal":
         return BlockDiagonal(tuple(block.scaled(factor) for block in self.blocks))
@@ -297,20 +276,6 @@ class Kronecker(Covariance):
     @property
     def size(self) -> int:
         return int(self.left.size * self.right.size)
-
-    def matmul(self, vectors: Any) -> Any:
-        """K X Gᵀ for every vector, with X its (p, m) matrix."""
-        p, m = self.left.size, self.right.size
-        inner = jnp.reshape(self.left.matmul(jnp.reshape(vectors, (p, -1))), (p, m, -1))
-        swapped = jnp.reshape(jnp.swapaxes(inner, 0, 1), (m, -1))
-        outer = jnp.reshape(self.right.matmul(swapped), (m, p, -1))
-        return jnp.reshape(jnp.swapaxes(outer, 0, 1), vectors.shape)
-
-    def block(self, rows: Any, columns: Any) -> Any:
-        (left, right), (left_columns, right_columns) = (
-            np.divmod(np.asarray(positions), self.right.size) for positions in (rows, columns)
-        )
-        return self.left.block(left, left_columns) * self.right.block(right, right_columns)
 
     def pull(self, weights: Any) -> Pulls:
         """Derivatives, see `Covariance`, through the weights summed against the other factor."""
@@ -354,10 +319,6 @@ class LowRank(Covariance):
 
     def block(self, rows: Any, columns: Any) -> Any:
         return self.factor[np.asarray(rows)] @ self.factor[np.asarray(columns)].T
-
-    def congruence(self, apply: LinearMap) -> Array:
-        rows = jax.vmap(apply, in_axes=1, out_axes=1)(jnp.asarray(self.factor))
-        return rows @ rows.T
 
     def row_means(self, rows: Any) -> Any:
         return self.factor[np.asarray(rows)] @ self.factor.mean(axis=0)

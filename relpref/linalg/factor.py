@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.sparse.linalg
 from jax import Array
@@ -14,7 +13,7 @@ from scipy.linalg import eigh, svd
 
 from relpref.errors import DataError
 from relpref.limits import JITTERS, require_memory
-from relpref.linalg.arrays import factorize, namespace
+from relpref.linalg.arrays import factorize, namespace, stop_gradient, while_loop
 
 Floats = NDArray[np.float64]
 
@@ -145,57 +144,30 @@ def cholesky(matrix: Any) -> Factor:
     matrix : array, shape (n, n)
         Symmetric; only the lower triangle is read. The factor of an array of NumPy is one of NumPy.
     """
-    if isinstance(matrix, jax.Array):
-        return _cholesky(matrix)
-    unit = np.finfo(matrix.dtype).eps * abs(np.diagonal(matrix)).sum()
-    for step in JITTERS:
-        lower = factorize(matrix + step * unit * np.eye(len(matrix)) if step else matrix)
-        if np.isfinite(np.diagonal(lower)).all():
-            break
-    return Factor(lower, step * unit)
+    return (_by_jax if isinstance(matrix, jax.Array) else _cholesky)(matrix)
 
 
-@jax.jit
-def _cholesky(matrix: Array) -> Factor:
-    n = matrix.shape[-1]
-    fixed = jax.lax.stop_gradient(matrix)
-    unit = n * np.finfo(matrix.dtype).eps * jnp.mean(jnp.abs(jnp.diagonal(fixed)))
-    steps = jnp.asarray(JITTERS, matrix.dtype)
+def _cholesky(matrix: Any) -> Factor:
+    xp, fixed = namespace(matrix), stop_gradient(matrix)
+    steps = xp.asarray(JITTERS, matrix.dtype)
+    unit = np.finfo(matrix.dtype).eps * xp.sum(xp.abs(xp.diagonal(fixed)))
 
-    identity = jnp.eye(n, dtype=matrix.dtype)
+    def jittered(matrix: Any, tried: Any) -> Any:
+        return factorize(matrix + steps[tried] * unit * xp.eye(len(matrix), dtype=matrix.dtype))
 
-    def fails(state: tuple[Array, Array]) -> Array:
+    def fails(state: tuple[Any, Any]) -> Any:
         tried, lower = state
-        return ~jnp.all(jnp.isfinite(jnp.diagonal(lower))) & (tried < len(JITTERS))
+        return ~xp.isfinite(xp.diagonal(lower)).all() & (tried < len(JITTERS) - 1)
 
-    def harder(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        tried, _ = state
-        jittered = fixed + steps[tried] * unit * identity
-        return tried + 1, jnp.linalg.cholesky(jittered, symmetrize_input=False)
+    def harder(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        return state[0] + 1, jittered(fixed, state[0] + 1)
 
-    tried, lower = jax.lax.while_loop(
-        fails, harder, (jnp.asarray(0), jnp.full_like(fixed, jnp.nan))
-    )
-    jitter = steps[tried - 1] * unit
-    return Factor(_attach(matrix, jitter, lower), jitter)
+    tried, lower = while_loop(fails, harder, (xp.asarray(0), factorize(fixed)))
+    # JAX cannot differentiate the search.
+    return Factor(lower if xp is np else jittered(matrix, tried), steps[tried] * unit)
 
 
-@jax.custom_jvp
-def _attach(matrix: Array, jitter: Array, lower: Array) -> Array:
-    """Return ``lower``, the factor already computed, as a differentiable function of ``matrix``."""
-    return lower
-
-
-@_attach.defjvp
-def _attach_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
-    lower, tangent = primals[2], tangents[0]
-    # dL = L Φ(L⁻¹ dK L⁻ᵀ), Φ = lower triangle with half the diagonal (Murray 2016,
-    # arXiv:1602.07527, eq. 8).
-    symmetric = 0.5 * (tangent + tangent.T)
-    left = jax.scipy.linalg.solve_triangular(lower, symmetric, lower=True)
-    inner = jax.scipy.linalg.solve_triangular(lower, left.T, lower=True)
-    phi = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))
-    return lower, lower @ phi
+_by_jax = jax.jit(_cholesky)
 
 
 # Relative to the largest diagonal entry. Kernels are computed in float64 with relative errors of

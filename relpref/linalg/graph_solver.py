@@ -290,7 +290,7 @@ class SeenBlock:
     positions: Positions = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     _entries: Floats = field(default_factory=lambda: np.empty((0, 0)))
     # A loop asks for questions in one thread and refines in another.
-    _growing: Any = field(default_factory=threading.Lock, repr=False)
+    _growing: Any = field(default_factory=threading.RLock, repr=False)
 
     def entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
         """K[rows][:, columns], in any order, also repeated; only new entries are computed.
@@ -299,29 +299,26 @@ class SeenBlock:
         entries in the rows, as soon as they are computed.
         """
         with self._growing:
-            return self._locked_entries(rows, columns, compute)
-
-    def _locked_entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
-        row, row_at = np.unique(rows, return_inverse=True)
-        column, column_at = np.unique(columns, return_inverse=True)
-        union = np.union1d(self.positions, np.union1d(row, column))
-        fresh = np.setdiff1d(union, self.positions)
-        if fresh.size <= min(row.size, column.size) and union.size <= MAX_CACHED_POSITIONS:
-            for part, values in compute(fresh, union):
-                self._add(fresh[part], union, values)
-            order = np.argsort(self.positions)
-            at = [
-                order[np.searchsorted(self.positions, some, sorter=order)]
-                for some in (rows, columns)
-            ]
-            return self._entries[np.ix_(*at)]
-        # Many rows of few columns, or more than are kept: the fewer are computed in full.
-        if row.size < column.size:
-            return self._locked_entries(columns, rows, compute).T
-        block = np.empty((row.size, column.size))
-        for part, values in compute(column, row):
-            block[:, part] = values
-        return block[np.ix_(row_at, column_at)]
+            row, row_at = np.unique(rows, return_inverse=True)
+            column, column_at = np.unique(columns, return_inverse=True)
+            union = np.union1d(self.positions, np.union1d(row, column))
+            fresh = np.setdiff1d(union, self.positions)
+            if fresh.size <= min(row.size, column.size) and union.size <= MAX_CACHED_POSITIONS:
+                for part, values in compute(fresh, union):
+                    self._add(fresh[part], union, values)
+                order = np.argsort(self.positions)
+                at = [
+                    order[np.searchsorted(self.positions, some, sorter=order)]
+                    for some in (rows, columns)
+                ]
+                return self._entries[np.ix_(*at)]
+            # Many rows of few columns, or more than are kept: the fewer are computed in full.
+            if row.size < column.size:
+                return self.entries(columns, rows, compute).T
+            block = np.empty((row.size, column.size))
+            for part, values in compute(column, row):
+                block[:, part] = values
+            return block[np.ix_(row_at, column_at)]
 
     def _add(self, fresh: Positions, rows: Positions, columns: Floats) -> None:
         """Keep the columns K[rows, fresh]; ``rows``, ascending, holds S and ``fresh``."""

@@ -150,7 +150,7 @@ def test_rows_are_found_whatever_their_entries(size: int) -> None:
     design[:5] = 0.0  # such as an item that is compared with itself
     precision, white = generator.uniform(0, 2, 60), generator.standard_normal((size, size))
     with jax.enable_x64(True):
-        found: Any = SparseRows.find(lambda vector: design @ vector, design.shape)
+        found: Any = SparseRows.of(design)
         for rows in (found, DenseRows(jnp.asarray(design))):
             gram = design.T @ (precision[:, None] * design)
             assert_allclose(rows.gram(jnp.asarray(precision)), gram, atol=1e-11)
@@ -166,6 +166,6 @@ def test_rows_are_found_whatever_their_entries(size: int) -> None:
 def test_rows_of_more_than_two_entries_are_not_sparse() -> None:
     design = np.eye(5)[[0, 1, 2, 3]] - np.eye(5)[[1, 2, 3, 4]]
     with jax.enable_x64(True):
-        assert SparseRows.find(lambda vector: design @ vector, design.shape) is not None
+        assert SparseRows.of(design) is not None
         design[2, 0] = 0.5
-        assert SparseRows.find(lambda vector: design @ vector, design.shape) is None
+        assert SparseRows.of(design) is None

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.data import Graph
-from relpref.infer.large.problem import Interpolated, Table
+from relpref.infer.large.problem import Interpolated
 from relpref.kernels import (
     Diffusion,
     Linear,
@@ -47,7 +47,7 @@ def graph(kernel: Any, links: Graph = LINKS, normalize: bool = True, **values: f
 
 def interpolated(value: float) -> Interpolated:
     coefficients = np.stack([matrix(6) / (1 + order) for order in range(4)])
-    return Interpolated(Table(0.1, 1.5, coefficients), (np.array(value),), np.array(1.2))
+    return Interpolated(0.1, 1.5, coefficients, (np.array(value),), np.array(1.2))
 
 
 def covariances() -> dict[str, Covariance]:

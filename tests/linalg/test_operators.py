@@ -70,24 +70,9 @@ def test_against_dense_algebra(name: str) -> None:
         assert_allclose(slope, matrix.sum(), rtol=1e-12)
 
 
-def test_slices() -> None:
-    blocks = BlockDiagonal((Dense(jnp.eye(4)), Dense(jnp.eye(3)), Dense(jnp.eye(2))))
-    assert blocks.slices == (slice(0, 4), slice(4, 7), slice(7, 9))
-
-
 def test_names_are_kept_when_scaled() -> None:
     parts = NamedSum({"second": Dense(jnp.eye(2)), "first": Dense(jnp.eye(2))})
     assert list(parts.scaled(jnp.asarray(2.0)).parts) == ["second", "first"]
-
-
-def test_congruence_of_a_gather() -> None:
-    """The map that comparisons use."""
-    with jax.enable_x64(True):
-        winner, loser = np.array([0, 1, 6, 3]), np.array([4, 2, 5, 0])
-        operator, matrix = operators()["blocks"]
-        found = operator.congruence(lambda v: v[winner] - v[loser])
-        design = np.eye(7)[winner] - np.eye(7)[loser]
-        assert_allclose(found, design @ matrix @ design.T, rtol=1e-12)
 
 
 def test_real() -> None:

@@ -175,7 +175,7 @@ class Exact:
         origin: Origin,
         progress_bar: bool,
     ) -> RelationPosterior:
-        left, right, noise, log_prior, values = structure.at(
+        left, right, noise, log_prior, values, _ = structure.at(
             {} if search is None else search.unconstrained
         )
         ((field, _),) = structure.program.layout.latents
@@ -265,7 +265,8 @@ def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]
         return Domain(tuple(range(len(matrix))), None, lambda _: matrix)
 
     def evaluate(unconstrained: Values, _: Sites) -> ExactEvidence:
-        left, right, noise, log_prior = structure.at(unconstrained)[:4]
+        reading = structure.at(unconstrained)
+        left, right, noise, log_prior = reading[:4]
         value, by = np.nan, EvidenceGradient(0 * left, 0 * (left if right is None else right), 0.0)
         if (
             np.isfinite(noise)
@@ -284,7 +285,7 @@ def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]
             by = by._replace(
                 left=by.left + by.noise * by_left, right=by.right + by.noise * by_right
             )
-        pulled = structure.pulled(unconstrained, by)
+        pulled = structure.pulled(reading, by)
         return ExactEvidence(value, log_prior, pulled, _NO_SITES, converged)
 
     return evaluate

@@ -1,8 +1,8 @@
 """A program as a relation: its kernels, which pairs its labels are about, and their noise."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,23 +11,23 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 from numpy.typing import NDArray
+from numpyro.distributions import constraints
+from numpyro.primitives import Messenger
 
-from relpref.compiled import compiled, float64
+from relpref.compiled import float64
 from relpref.data import RelationData
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.call import Call, Shapes, Values, survey
+from relpref.infer.call import Call, Model, Shapes, Values, survey
 from relpref.infer.exact.closed import EvidenceGradient, Loss
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
-from relpref.infer.layout import Layout
-from relpref.infer.medians import median
-from relpref.infer.program import Program
-from relpref.infer.rows import SparseRows
-from relpref.infer.template import log_prior
+from relpref.infer.program import Program, discover
+from relpref.infer.template import Filled
 from relpref.likelihoods import CentredNormal
-from relpref.likelihoods.tilted import unwrap
+from relpref.likelihoods.tilted import GaussianLikelihood, TreeDistribution, unwrap
 from relpref.linalg import Kronecker
+from relpref.linalg.covariance import Pulls, joined
 from relpref.posterior.origin import Origin
 
 Floats = NDArray[np.float64]
@@ -42,6 +42,40 @@ class Reading(NamedTuple):
     noise: Any
     log_prior: Any
     values: Values
+    here: Filled  # the program there
+
+
+class Labels(TreeDistribution):
+    """Independent labels in place of those whose ``groups`` have unknown offsets."""
+
+    support = constraints.real
+    leaves: ClassVar[tuple[str, ...]] = ("predictor", "scale", "groups")
+    log_concave = True
+    tilted, gaussian_site = GaussianLikelihood.tilted, GaussianLikelihood.gaussian_site
+
+    def __init__(self, predictor: Array, scale: Array, groups: Array) -> None:
+        self.predictor, self.scale, self.groups = predictor, scale, groups
+        super().__init__(jnp.shape(predictor), validate_args=False)
+
+
+class _Independent(Messenger):
+    """Give the labels of the ranking loss independent noise, as the reader of programs needs it."""
+
+    def process_message(self, msg: Any) -> None:
+        if msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), CentredNormal):
+            base = unwrap(msg["fn"])
+            msg["fn"] = Labels(base.loc, base.scale, base.groups)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A program with such labels."""
+
+    program: Model
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        with _Independent():
+            self.program(*args, **kwargs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,47 +112,31 @@ class Structure:
 
     def at(self, unconstrained: Values) -> Reading:
         """The kernels and the noise, as NumPy."""
-        left, right, noise, log_prior, values = _read(self.program, self.one_domain, unconstrained)
-        left, right = (None if k is None else np.asarray(k) for k in (left, right))
-        left, right = (None if k is None else 0.5 * (k + k.T) for k in (left, right))
-        return Reading(left, right, self.divisor * float(noise), float(log_prior), values)
+        here = self.program.on_host(unconstrained)
+        prior = here.prior
+        factors: Any = prior.covariance.blocks[0]
+        likelihood: Any = prior.observations[0].likelihood
+        scale = np.ravel(likelihood.scale)[0]
+        left, right = (0.5 * (k + k.T) for k in (factors.left.dense(), factors.right.dense()))
+        values = {**self.program.fixed, **prior.hyperparameters}
+        noise = self.divisor * float(scale) ** 2
+        log_prior = float(prior.log_prior)
+        return Reading(left, None if self.one_domain else right, noise, log_prior, values, here)
 
-    def pulled(self, unconstrained: Values, by: EvidenceGradient) -> Values:
+    def pulled(self, reading: Reading, by: EvidenceGradient) -> Values:
         """Gradient by the hyperparameters from that by K, G and λ, and that of the log prior."""
-        of_kernels = (by.left + by.right, None) if self.one_domain else (by.left, by.right)
-        cotangent = jax.tree.map(jnp.asarray, (*of_kernels, self.divisor * by.noise, 1.0))
-        gradient: Values = _pull(self.program, self.one_domain, unconstrained, cotangent)
-        return gradient
+        prior = reading.here.prior
+        factors: Any = prior.covariance.blocks[0]
+        likelihood: Any = prior.observations[0].likelihood
+        slope = np.zeros(np.shape(likelihood.scale))
+        slope.flat[0] = 2 * self.divisor * by.noise * np.ravel(likelihood.scale)[0]
+        pulls: Pulls = {("observations", "0", "likelihood", "scale"): slope}
+        for side, kernel in (("left", by.left), ("right", by.right)):
+            pulls |= joined(getattr(factors, side).pull(kernel), "covariance", "blocks", "0", side)
+        return reading.here.gradient(pulls)
 
 
-@compiled(static_argnums=1)
-def _read(program: Program, one_domain: bool, unconstrained: Values) -> Reading:
-    ((field, _),), (label,) = program.layout.latents, program.layout.observed
-    sites = program.sites(jnp.zeros(program.layout.num_latents), unconstrained)
-    factors: Any = unwrap(sites[field]["fn"]).covariance
-    noise = jnp.square(jnp.ravel(jnp.asarray(unwrap(sites[label]["fn"]).scale))[0])
-    values = program.fixed | {name: sites[name]["value"] for name in unconstrained}
-    right = None if one_domain else factors.right.dense()
-    return Reading(factors.left.dense(), right, noise, log_prior(sites, unconstrained), values)
-
-
-@compiled(static_argnums=1)
-def _pull(program: Program, one_domain: bool, unconstrained: Values, cotangent: Any) -> Any:
-    def read(unconstrained: Values) -> Any:
-        return tuple(_read(program, one_domain, unconstrained)[:4])
-
-    return jax.vjp(read, unconstrained)[1](cotangent)[0]
-
-
-@compiled
-def _observed(program: Program, scores: Array) -> tuple[Array, Array, Array, Any, Values]:
-    """Predictors, values, noise sd and groups of the labels, and medians of the hyperparameters."""
-    (label,) = program.layout.observed
-    sites = program.sites(scores)
-    base = unwrap(sites[label]["fn"])
-    medians = {name: median(sites[name]) for name, _ in program.layout.hyperparameters}
-    groups = base.groups if isinstance(base, CentredNormal) else None
-    return jnp.ravel(base.loc), sites[label]["value"], jnp.asarray(base.scale), groups, medians
+_NO_PAIRS = "does not look at single pairs of the field, or at (f(v, w) ± f(w, v))/2"
 
 
 class _Form(NamedTuple):
@@ -179,27 +197,30 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         )
     if form.scaled:
         raise _refuse(label, "is scaled, so that its labels weigh differently")
-    layout = Layout(
-        ((field, sites[field].shape),),
-        tuple((name, sites[name].shape) for name in names),
-        (label,),
-        num_rows=int(np.prod(sites[label].shape)),
+    try:
+        # Without fixed values, which numpyro would check: noise may be 0.
+        program = discover(replace(call, program=_Read(call.program)), arrays, {})
+    except UnsupportedProgramError:
+        raise _refuse(label, _NO_PAIRS) from None
+    program = replace(
+        program,
+        layout=replace(program.layout, hyperparameters=tuple((n, sites[n].shape) for n in names)),
+        fixed=fixed,
+        medians={name: program.medians[name] for name in names},
     )
-    program = Program(call, layout, arrays, fixed)
-    *columns_read, groups_read, medians = _observed(program, np.zeros(layout.num_latents))
-    offset, given, scale = (np.asarray(x) for x in columns_read)
-    groups = None if groups_read is None else np.asarray(groups_read)
-    looks = SparseRows.find(
-        lambda scores: np.asarray(_observed(program, scores)[0]) - offset,
-        (len(offset), layout.num_latents),
-    )
-    pairs = None
-    if looks is not None:
-        pairs = _pairs(np.asarray(looks.column), np.asarray(looks.entry), form.sizes, groups)
+    looks = program.rows
+    if looks is None or program.layout.quadrature:
+        raise _refuse(label, _NO_PAIRS)
+    prior = program.on_host(program.medians).prior
+    if not prior.observations:
+        raise _refuse(label, "or a prior has a distribution that JAX cannot build again")
+    likelihood: Any
+    ((likelihood, value, _),) = prior.observations
+    offset, scale = prior.offset, likelihood.scale
+    groups = getattr(likelihood, "groups", None)
+    pairs = _pairs(looks.column, looks.entry, form.sizes, groups)
     if pairs is None:
-        raise _refuse(
-            label, "does not look at single pairs of the field, or at (f(v, w) ± f(w, v))/2"
-        )
+        raise _refuse(label, _NO_PAIRS)
     symmetry, rows, columns = pairs
     if groups is not None and not np.array_equal(groups, rows):
         raise _refuse(
@@ -211,7 +232,7 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
     noise = np.broadcast_to(np.square(scale), rows.shape)
     if not np.allclose(noise * divisors, noise[0] * divisors[0], rtol=1e-9):
         raise _refuse(label, "has noise of different sizes")
-    labels = np.asarray(given, dtype=np.float64).reshape(-1) - offset
+    labels = np.asarray(value, dtype=np.float64).reshape(-1) - offset
     if once:
         apart = rows != columns
         labels = np.concatenate([labels, SIGN[symmetry] * labels[apart]])
@@ -224,7 +245,7 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
             rows, columns = np.concatenate([rows, missing]), np.concatenate([columns, missing])
             labels = np.concatenate([labels, np.zeros(len(missing))])
     return Structure(
-        Program(call, layout, arrays, fixed, medians),
+        program,
         RelationValues.of_edges(form.sizes, rows, columns, labels),
         "regression" if groups is None else "ranking",
         symmetry,

@@ -6,30 +6,24 @@ about more give a posterior whose precision is sparse (`fit_many`).
 """
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 import scipy.sparse
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
-from relpref.errors import InferenceError, UnsupportedProgramError
-from relpref.infer.arrow import GroupedRows
+from relpref.errors import UnsupportedProgramError
 from relpref.infer.assemble import choose, prior_notes
-from relpref.infer.gradient import tilted
-from relpref.infer.large.covariance import Conditioned, ImplicitBelief, PosteriorCovariance, Unknown
-from relpref.infer.large.problem import NODES, LargeProblem, LargeReading, Positions, touched
+from relpref.infer.evidence import on_host, space_on_host
+from relpref.infer.large.covariance import Conditioned, ImplicitBelief, Unknown
+from relpref.infer.large.problem import NODES, LargeProblem, Positions, blocks_of, touched
+from relpref.infer.large.spaces import SeenRows
+from relpref.infer.large.sparse_ep import Fitted
 from relpref.infer.large.sparse_ep import fit as fit_sparse
-from relpref.infer.layout import powers
 from relpref.infer.plates import prepare_plates
-from relpref.infer.program import Program
-from relpref.infer.rows import SparseRows
 from relpref.infer.search import fit_hyperparameters
 from relpref.infer.sites import Sites
-from relpref.likelihoods import is_log_concave
 from relpref.limits import MAX_FACTORISED, MAX_NOTED_ITEMS, MAX_REDUCED_ITEMS
-from relpref.linalg import Covariance
+from relpref.linalg import Covariance, Dense, NamedSum
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import Floats, generator
 from relpref.posterior.origin import Origin
@@ -52,94 +46,45 @@ _NOT_INTEGRATED = (
 )
 
 
-class Fitted(NamedTuple):
-    """A fit at known hyperparameters."""
-
-    means: dict[str, Floats]  # of the parts, shape (n,) each; they add up to the posterior mean
-    covariance: PosteriorCovariance | None  # None where no sweep gave one
-    log_evidence: float
-    sites: dict[str, Floats]  # ``precision`` and ``shift``, shape (m,)
-    result: Result
-    info: dict[str, Any]
-
-
 def fit_reduced(
     engine: GaussianEngine,
     problem: LargeProblem,
-    reading: LargeReading,
+    prior: NamedSum,
     positions: Positions,
     values: Mapping[str, Any],
+    blocks: Mapping[str, Floats],
     start: Mapping[str, Any] | None,
     key: Any,
     progress_bar: bool,
 ) -> Fitted:
-    """Fit the items that answers are about by the engine; the other items follow exactly."""
-    data, parts, space = problem.data, reading.prior.parts, engine.options["space"]
-    blocks = reading.blocks(positions)
-    fewer = data.num_comparisons <= len(positions) if space == "auto" else space == "observation"
-    dual = fewer and all(is_log_concave(site.likelihood) for site in reading.observations)
-    program = Program.of(*problem.reduced(positions, blocks), values)
-    space = "observation" if dual else "latent"
-    evidence, result, info, *_ = fit_hyperparameters(
-        engine, program, start, key, progress_bar, None, None, space
+    """Fit the items that answers are about by the engine; the other items follow exactly.
+
+    ``blocks`` are their prior covariances by part.
+    """
+    program = problem.read(positions, blocks, values)
+    evidence, result, info, dual, _ = fit_hyperparameters(
+        engine, program, start, key, progress_bar, None, None
     )
     sites = {name: np.asarray(site) for name, site in evidence.sites._asdict().items()}
     log_evidence = float(evidence.log_evidence)
     if result.empty:
-        nothing = dict.fromkeys(parts, np.full(data.num_items, np.nan))
+        nothing = dict.fromkeys(prior.parts, np.full(prior.size, np.nan))
         return Fitted(nothing, None, log_evidence, sites, result, info)
-    pull = np.zeros(data.num_items)
+    pull = np.zeros(prior.size)
     pull[positions] = np.asarray(evidence.alpha)
-    means = {name: part.matmul(pull) for name, part in parts.items()}
-    dual_form = _dual(
-        sum(blocks.values()), reading, positions, reading.counts * sites["precision"], dual
-    )
-    covariance = Conditioned(reading.prior, positions, *dual_form)
+    means = {name: part.matmul(pull) for name, part in prior.parts.items()}
+    # The posterior covariance is K − K AᵀMA K.
+    here, precision = program.on_host().prior, program.counts * sites["precision"]
+    within = space_on_host(program, here, Dense(here.covariance.dense()), dual)
+    factor, rows = within.factorise(precision, here.projection), here.projection
+    if dual:
+        projection, weights = rows.matrix, within.dual_weights(factor, precision)
+    else:
+        projection = scipy.sparse.eye_array(len(positions), format="csr")
+        weights = within.weights(factor, precision, rows)
+        weights = 0.5 * (weights + weights.T)
+    covariance = Conditioned(prior, positions, projection, weights)
     return Fitted(means, covariance, log_evidence, sites, result, info)
-
-
-def _dual(
-    covariance: Any,
-    reading: LargeReading,
-    positions: Positions,
-    precision: Floats,
-    observation_space: bool,
-) -> tuple[Any, Floats]:
-    """Projection and weights for `Conditioned`, with the posterior precision K⁻¹ + AᵀMA.
-
-    The algebra is that of `relpref.infer.sites`, by SciPy, because JAX would compile again for
-    every number of answers.
-    """
-    projection, shared = reading.projection(positions), reading.shared
-    try:
-        if observation_space:
-            root = np.sqrt(precision)
-            gram = projection @ (projection @ covariance).T
-            if shared is not None:
-                gram += shared.blocks.matrix(shared.factors)
-            gram *= root[:, None] * root
-            gram[np.diag_indices_from(gram)] += 1.0
-            lower = cholesky(gram, lower=True, overwrite_a=True)
-            half = solve_triangular(lower, np.diag(root), lower=True, overwrite_b=True)
-            return projection, half.T @ half
-        pulled = projection.T @ scipy.sparse.diags_array(precision) @ projection  # Q
-        if shared is not None:
-            column = np.searchsorted(positions, reading.column)
-            rows = GroupedRows.of(
-                SparseRows(column, reading.entry, np.zeros(len(positions))), shared.blocks
-            )
-            pulled = scipy.sparse.csr_array(
-                rows.gram(shared.blocks.middle(precision, shared.factors)[0])
-            )
-        lower = cholesky(covariance, lower=True)
-        cross = pulled @ lower
-        inner = lower.T @ cross
-        inner[np.diag_indices_from(inner)] += 1.0
-        weights = pulled.toarray() - cross @ cho_solve(cho_factor(inner, lower=True), cross.T)
-        return scipy.sparse.eye_array(len(covariance), format="csr"), 0.5 * (weights + weights.T)
-    except np.linalg.LinAlgError:
-        result = Result.prior_not_positive_definite
-        raise InferenceError(f"{result.name}: {result.value}", result) from None
 
 
 def search(
@@ -165,7 +110,7 @@ def search(
     tables = {
         name: kernel.table(positions, fixed, progress_bar) for name, kernel in learnable.items()
     }
-    program = prepare_plates(Program.of(*part.reduced(positions, tables), fixed), average=False)
+    program = prepare_plates(part.read(positions, tables, fixed), average=False)
     matrices = False if engine.options["hyperparameters"] == "em" else None  # EM reads them
     # In observation space an interpolated covariance need not be positive definite.
     fitted = fit_hyperparameters(
@@ -190,52 +135,38 @@ def search(
 
 def fit_many(
     engine: GaussianEngine,
-    reading: LargeReading,
+    problem: LargeProblem,
+    prior: NamedSum,
+    positions: Positions,
+    values: Mapping[str, Any],
     start: Mapping[str, Any] | None,
     rng_key: Any,
     progress_bar: bool,
 ) -> Fitted:
     """EP at known hyperparameters; the `GaussianEngine.fit_many` of engines that match moments."""
-    if not all(is_log_concave(site.likelihood) for site in reading.observations):
+    program = problem.read(positions, None, values)
+    if not program.layout.log_concave:
         raise UnsupportedProgramError(
             "so many answers about so many items can be fitted with log-concave likelihoods only, "
             "and the program's is not (a lapse "
             "rate makes it so); leave the lapse rate out, or take fewer answers"
         )
-    parts, left_out = low_rank_parts(reading, rng_key)
-    observations: Any = jax.tree.map(np.asarray, reading.observations)
-    moments: Any = partial(tilted, observations, reading.offset)
-    if not all(hasattr(site.likelihood, "powered") for site in observations):
-        moments = jax.jit(moments)
+    parts, left_out = low_rank_parts(prior, rng_key)
+    here, moments, *_ = on_host(program, {})
     with progress_line("Fitting many answers", progress_bar) as report:
         fitted = fit_sparse(
             parts,
-            reading.column,
-            reading.entry,
-            reading.counts,
+            SeenRows.of(program, positions, prior.size),
+            here.counts,
             moments,
-            power=(np.asarray(powers(observations)),),
-            shared=reading.shared,
+            power=(here.power,) if program.layout.repeated else (),
             start=None if start is None else Sites(start["precision"], start["shift"]),
             tol=max(engine.options["tol"], _TOLERANCE),
             max_sweeps=engine.options["max_sweeps"],
             key=rng_key,
             progress=report,
         )
-    variance = np.where(fitted.gap_variance > 0, fitted.gap_variance, np.inf)
-    info = {
-        "engine": engine.name,
-        "iterations": fitted.sweeps,
-        "residual": fitted.residual,
-        "damping": fitted.damping,
-        "space": "sparse",
-        "jitter": 0.0,
-        "log_prior": 0.0,
-        "variances": fitted.method,
-        "gap_sd_error": float(np.max(fitted.gap_variance_error / (2 * variance), initial=0.0)),
-        "mean_error": float(np.max(fitted.mean_error, initial=0.0)),
-        "log_evidence_error": fitted.log_evidence_error,
-    }
+    info = {"engine": engine.name, "space": "sparse", "jitter": 0.0, "log_prior": 0.0}
     if left_out is not None:
         info["attributes_left_out"] = left_out
         if left_out > _MUCH:
@@ -244,22 +175,17 @@ def fit_many(
                 "variance: intervals come out that much too narrow; fewer attributes, longer "
                 "lengthscales, or fewer answers at a time keep more"
             )
-    if fitted.detail:
-        info["detail"] = fitted.detail
-    sites = {name: np.asarray(value) for name, value in fitted.sites._asdict().items()}
-    return Fitted(fitted.parts, fitted.covariance, fitted.log_evidence, sites, fitted.result, info)
+    return fitted._replace(info=info | fitted.info)
 
 
-def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, Covariance], float | None]:
+def low_rank_parts(prior: NamedSum, key: Any) -> tuple[dict[str, Covariance], float | None]:
     """Parts of the prior, with attributes by inducing items, and the share of variance left out."""
     few = {
         name: part.low_rank(INDUCING, LEFT_OUT, generator(key))
-        for name, part in reading.prior.parts.items()
+        for name, part in prior.parts.items()
     }
     left_out = [part.left_out for part in few.values() if part is not None]
-    return {name: part or reading.prior.parts[name] for name, part in few.items()}, (
-        left_out or [None]
-    )[-1]
+    return {name: part or prior.parts[name] for name, part in few.items()}, (left_out or [None])[-1]
 
 
 def fit(
@@ -287,20 +213,22 @@ def fit(
     fixed = problem.known(engine.fixed)
     learned, how, searched = search(engine, problem, fixed, key, progress_bar, at_first)
     values = {**fixed, **learned}
-    reading = problem.read(values, progress_bar)
+    prior = problem.prior(values, progress_bar)
     number, positions = problem.data.num_items, touched(problem.data)
-    if (
-        len(positions) <= MAX_REDUCED_ITEMS
-        and min(len(reading.offset), len(positions)) <= MAX_FACTORISED
-    ):
-        fitted = fit_reduced(engine, problem, reading, positions, values, start, key, progress_bar)
+    given = engine, problem, prior, positions, values
+    few = len(positions) <= MAX_REDUCED_ITEMS
+    few &= min(problem.data.num_comparisons, len(positions)) <= MAX_FACTORISED
+    noted = len(positions) <= MAX_NOTED_ITEMS
+    blocks = blocks_of(prior, positions) if few or noted else {}
+    if few:
+        fitted = fit_reduced(*given, blocks, start, key, progress_bar)
     elif engine.fit_many is None:
         raise UnsupportedProgramError(
             f"{engine.name} has no way through so many answers about so many items; take EP, or "
             "fewer answers"
         )
     else:
-        fitted = engine.fit_many(engine, reading, start, key, progress_bar)
+        fitted = engine.fit_many(*given, start, key, progress_bar)
     result = searched if fitted.result.ok else fitted.result
     info = {
         **fitted.info,
@@ -310,8 +238,8 @@ def fit(
         "entities": number,
         "touched": len(positions),
     }
-    if len(positions) <= MAX_NOTED_ITEMS and not result.empty:
-        info |= prior_notes(problem.data, {problem.latent: reading.blocks(positions)}, positions)
+    if noted and not result.empty:
+        info |= prior_notes(problem.data, {problem.latent: blocks}, positions)
     if engine.options["hyperparameters"] == "integrate" and learned:
         info["integration"] = _NOT_INTEGRATED
     if problem.scale_error:

@@ -9,8 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-import scipy.linalg
-import scipy.sparse
 from numpy.typing import NDArray
 from numpyro.primitives import Messenger
 
@@ -18,15 +16,11 @@ from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.data.parts import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.arrow import Blocks, Kind
 from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, preference_data, survey
-from relpref.infer.large.spaces import Shared
-from relpref.infer.layout import Layout, Observation, shared_noise
 from relpref.infer.program import Program
-from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.kernels.graph import with_scale
-from relpref.likelihoods.tilted import prior_quantile
+from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.limits import MAX_ITEMS_OF_ANSWERS
 from relpref.linalg import Covariance, Dense, Identity, NamedSum, real
 from relpref.linalg.arrays import namespace
@@ -39,31 +33,10 @@ from relpref.result import Solves
 Positions = NDArray[np.integer[Any]]
 
 
-class LargeReading(NamedTuple):
-    """A program at known hyperparameters."""
-
-    prior: NamedSum  # the covariance of all items, by its named parts
-    observations: tuple[Observation, ...]
-    offset: Floats  # the predictors where all utilities are 0, shape (m,)
-    column: Positions  # the items of each answer, shape (m, 2)
-    entry: Floats  # their weights in the answer's predictor, shape (m, 2)
-    shared: Shared | None  # the noise that rows share
-
-    @property
-    def counts(self) -> Floats:
-        """Number of answers that each row stands for, shape (m,)."""
-        return np.concatenate([np.asarray(site.counts) for site in self.observations])
-
-    def blocks(self, positions: Positions) -> dict[str, Floats]:
-        """Prior covariances of some items by part, shape (t, t) each."""
-        blocks = {name: part.block(positions, positions) for name, part in self.prior.parts.items()}
-        return {name: np.asarray(0.5 * (block + block.T)) for name, block in blocks.items()}
-
-    def projection(self, positions: Positions) -> Any:
-        """Projection on some items, with all that answers touch; scipy sparse, shape (m, t)."""
-        number = len(self.column)
-        at = (np.repeat(np.arange(number), 2), np.searchsorted(positions, self.column).ravel())
-        return scipy.sparse.csr_array((self.entry.ravel(), at), shape=(number, len(positions)))
+def blocks_of(prior: NamedSum, positions: Positions) -> dict[str, Floats]:
+    """Prior covariances of some items by part, shape (t, t) each."""
+    blocks = {name: part.block(positions, positions) for name, part in prior.parts.items()}
+    return {name: np.asarray(0.5 * (block + block.T)) for name, block in blocks.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,24 +118,24 @@ class LargeProblem:
             if not s.observed and s.name not in (self.latent, *fixed)
         ]
 
-    def _complete(self, values: Mapping[str, Any]) -> Program:
-        """The program with all data, which it closes over.
+    def _sites(self, values: Mapping[str, Any]) -> dict[str, Values]:
+        """The sites of the program with all data, which it closes over.
 
         It is never compiled, because JAX would ask graphs for matrices of all their nodes.
         """
         call, _ = Call.split(partial(self.program, *self.args, **self.kwargs), (), {})
-        observed = tuple(site.name for site in self._sample[2] if site.observed)
-        layout = Layout(((self.latent, (self.data.num_items,)),), (), observed)
-        return Program(call, layout, (), dict(values))
+        return call.trace((), {**values, self.latent: jnp.zeros(self.data.num_items)})
 
     def learnable(self, fixed: Mapping[str, Any]) -> dict[str, "Learnable"]:
         """The parts of the prior whose covariances among some items depend on all items."""
-        sites = self._complete(fixed).sites(jnp.zeros(self.data.num_items))
+        sites = self._sites(fixed)
         learnable = {}
-        for name, part in self._parts(sites[self.latent]["fn"].covariance).items():
+        for name, part in self._parts(sites).items():
             if part.depends_on_others:
                 named = {
-                    key: next((site for site, at in sites.items() if at["value"] is value), None)
+                    key: next(
+                        (site for site, at in sites.items() if at.get("value") is value), None
+                    )
                     for key, value in part.values.items()
                 }
                 lost = [key for key, site in named.items() if site is None]
@@ -177,8 +150,9 @@ class LargeProblem:
                 )
         return learnable
 
-    def _parts(self, covariance: Any) -> Mapping[str, Any]:
+    def _parts(self, sites: Mapping[str, Values]) -> Mapping[str, Any]:
         """Parts of the prior by name; DataError if one of them is a matrix of all items."""
+        covariance: Any = unwrap(sites[self.latent]["fn"]).covariance
         parts: Mapping[str, Any] = getattr(covariance, "parts", {self.latent: covariance})
         for name, part in parts.items():
             if part.is_matrix:
@@ -189,47 +163,33 @@ class LargeProblem:
                 )
         return parts
 
-    def reduced(
-        self, positions: Positions, tables: Mapping[str, Any]
-    ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
-        """The program of some items, with tables or matrices of parts of its prior."""
-        tables = {
-            name: Known(table) if isinstance(table, np.ndarray) else table
-            for name, table in tables.items()
-        }
-        args, kwargs = self.called_with(marginal(self.data, positions))
-        return Reduced(self.program), args, {**kwargs, "tables": tables}
-
-    def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> LargeReading:
-        """Read the program at given hyperparameters.
+    def prior(self, values: Mapping[str, Any], progress_bar: bool = False) -> NamedSum:
+        """Prior covariance of all items at given hyperparameters, by its named parts.
 
         With ``progress_bar`` each long solve, now and later, shows a line.
         """
-        reading = self._complete(values).read(in_memory=False)
-        number = len(reading.offset)
-        rows = SparseRows.find(
-            lambda vector: reading.projection.apply(jnp.asarray(vector)),
-            (number, self.data.num_items),
-        )
-        if rows is None:
+        with np.errstate(over="ignore"):  # the result of a fit says that numbers are infinite
+            parts = self._parts(self._sites(values)).items()
+            return NamedSum({name: shown(part, name, progress_bar) for name, part in parts})
+
+    def reduced(
+        self, positions: Positions, tables: Mapping[str, Any] | None
+    ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
+        """The program of some items, see `Reduced`."""
+        args, kwargs = self.called_with(marginal(self.data, positions))
+        return Reduced(self.program), args, {**kwargs, "tables": tables}
+
+    def read(
+        self, positions: Positions, tables: Mapping[str, Any] | None, fixed: Mapping[str, Any]
+    ) -> Program:
+        """Read the program of some items, with all that answers are about."""
+        program = Program.of(*self.reduced(positions, tables), fixed, dense=tables is not None)
+        if program.rows is None:
             raise UnsupportedProgramError(
                 "an answer of the program looks at other utilities than those of two items, which "
                 "programs for so many items may not do; fit with structure='dense'"
             )
-        parts = self._parts(reading.covariance.blocks[0])
-        with np.errstate(over="ignore"):  # the result of a fit says that numbers are infinite
-            named = {name: shown(part, name, progress_bar) for name, part in parts.items()}
-        prior = NamedSum(named)
-        offset, column, entry = map(np.asarray, (reading.offset, rows.column, rows.entry))
-        noise = shared_noise([observation.likelihood for observation in reading.observations])
-        kinds = [tuple(map(np.asarray, kind)) for kind in noise]
-        shared = None
-        if kinds:
-            blocks = Blocks.of([Kind.of_gaps(*rows) for *rows, _ in kinds])
-            shared = Shared(
-                blocks, tuple(map(np.asarray, blocks.factors([sd for *_, sd in kinds])))
-            )
-        return LargeReading(prior, reading.observations, offset, column, entry, shared)
+        return program
 
     def subset(
         self, most_touched: int, most_answers: int, rng: np.random.Generator
@@ -262,52 +222,33 @@ def shown(covariance: Any, name: str, progress_bar: bool) -> Any:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Known:
-    """Covariances of some items by a prior part, shape (t, t), at any hyperparameters."""
-
-    matrix: Any
-
-    def at(self, part: Any) -> Dense:
-        return Dense(real(self.matrix))
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Table:
+@dataclass(frozen=True, eq=False)
+class Interpolated(Covariance):
     """Covariances of t items as a function of the only hyperparameter v of a kernel.
 
-    They are Σ_k T_k(y) C_k with Chebyshev's polynomials T_k, and y = (log v − centre)/reach clipped
-    to −1 and 1.
+    They are a² Σ_k T_k(y) C_k with Chebyshev's polynomials T_k, and y = (log v − centre)/reach
+    clipped to −1 and 1.
     """
 
     centre: Any
     reach: Any
     coefficients: Any  # C, shape (k, t, t); a single one where there is nothing to be learned
+    values: tuple[Any, ...] = ()  # v, or nothing where there is nothing to be learned
+    amplitude: Any = 1.0  # a
 
-    def at(self, part: Any) -> Covariance:
+    def at(self, part: Any) -> "Interpolated":
         """Covariance at the hyperparameters and the amplitude of a part of the prior."""
         values = tuple(part.values.values()) if len(self.coefficients) > 1 else ()
-        return Interpolated(self, values, part.amplitude)
+        return replace(self, values=values, amplitude=part.amplitude)
 
     def ends_at(self, value: float) -> bool:
         """Whether a value of the hyperparameter lies at an end of the range."""
         place = (np.log(value) - self.centre) / self.reach
         return len(self.coefficients) > 1 and bool(abs(place) > 0.995)
 
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
-class Interpolated(Covariance):
-    """The covariance of a `Table` at the value of a hyperparameter, times a squared amplitude."""
-
-    table: Table
-    values: tuple[Any, ...]  # v, or nothing where there is nothing to be learned
-    amplitude: Any
-
     @property
     def size(self) -> int:
-        return int(self.table.coefficients.shape[-1])
+        return int(self.coefficients.shape[-1])
 
     @property
     def _place(self) -> Any:
@@ -315,7 +256,7 @@ class Interpolated(Covariance):
         if not self.values:
             return np.zeros(())
         xp = namespace(*self.values)
-        place = (xp.log(self.values[0]) - self.table.centre) / self.table.reach
+        place = (xp.log(self.values[0]) - self.centre) / self.reach
         return xp.clip(place, -1.0, 1.0)
 
     def _polynomials(self) -> tuple[Any, Any]:
@@ -324,7 +265,7 @@ class Interpolated(Covariance):
         They come by their recurrences, because arccos has no slope at the ends.
         """
         place = self._place
-        xp, number = namespace(place), len(self.table.coefficients)
+        xp, number = namespace(place), len(self.coefficients)
         first, second = [xp.ones_like(place), place], [xp.zeros_like(place), xp.ones_like(place)]
         while len(first) < number:
             first.append(2 * place * first[-1] - first[-2])
@@ -337,29 +278,28 @@ class Interpolated(Covariance):
 
     def dense(self) -> Any:
         polynomials, _ = self._polynomials()
-        coefficients = real(self.table.coefficients)
+        coefficients = real(self.coefficients)
         xp = namespace(polynomials, coefficients)
         return self.amplitude * self.amplitude * xp.tensordot(polynomials, coefficients, 1)
 
     def pull(self, weights: Any) -> Pulls:
         xp = namespace(weights)
-        by_order = xp.tensordot(self.table.coefficients, weights, 2)
+        by_order = xp.tensordot(self.coefficients, weights, 2)
         polynomials, slopes = self._polynomials()
         pulls: Pulls = {("amplitude",): 2 * self.amplitude * (polynomials @ by_order)}
         if self.values:
             inside = xp.abs(self._place) < 1
             slope = self.amplitude * self.amplitude * (slopes @ by_order)
-            pulls["values", "0"] = xp.where(
-                inside, slope / (self.table.reach * self.values[0]), 0.0
-            )
+            pulls["values", "0"] = xp.where(inside, slope / (self.reach * self.values[0]), 0.0)
         return pulls
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """A program of some of many items, with tables of its prior's parts.
+    """A program of some of many items.
 
-    If ``tables`` is None, utilities are independent, which is enough to read the sites.
+    ``tables`` replace parts of its prior: matrices or `Interpolated`. If it is None, utilities are
+    independent, which is enough to read answers.
     """
 
     program: Model
@@ -384,7 +324,10 @@ class _Replaced(Messenger):
             msg["fn"] = GaussianProcess(Identity(covariance.size))
             return
         parts = getattr(covariance, "parts", {msg["name"]: covariance})
-        replaced = {name: table.at(parts[name]) for name, table in self.tables.items()}
+        replaced = {
+            name: table.at(parts[name]) if isinstance(table, Interpolated) else Dense(real(table))
+            for name, table in self.tables.items()
+        }
         msg["fn"] = GaussianProcess(NamedSum({**parts, **replaced}))
 
 
@@ -421,7 +364,9 @@ class Learnable(NamedTuple):
     sites: Mapping[str, str]  # of the program, by the kernel's hyperparameter
     priors: Mapping[str, Any]  # by site
 
-    def table(self, positions: Positions, fixed: Mapping[str, Any], progress_bar: bool) -> Table:
+    def table(
+        self, positions: Positions, fixed: Mapping[str, Any], progress_bar: bool
+    ) -> Interpolated:
         """Covariances of some items over the range of the free hyperparameter, if there is one.
 
         Otherwise they are at the fixed hyperparameters.
@@ -429,7 +374,9 @@ class Learnable(NamedTuple):
         free = [key for key, site in self.sites.items() if site not in fixed]
         if not free:
             values = {key: float(fixed[site]) for key, site in self.sites.items()}
-            return Table(0.0, 1.0, self._among(self.name, positions, values, progress_bar)[None])
+            return Interpolated(
+                0.0, 1.0, self._among(self.name, positions, values, progress_bar)[None]
+            )
         site = self.sites[free[0]]
         prior = self.priors[site]
         if len(self.sites) > 1 or prior.shape():
@@ -455,7 +402,7 @@ class Learnable(NamedTuple):
                 coefficients[order] += (
                     (2 - (order == 0)) / NODES * np.cos(order * angle) * covariance
                 )
-        return Table(centre, reach, coefficients)
+        return Interpolated(centre, reach, coefficients)
 
     def _among(
         self, label: str, positions: Positions, values: Mapping[str, float], progress_bar: bool
@@ -504,8 +451,7 @@ def answered(posterior: Asked) -> Asked:
         )
     problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
     with float64():
-        reading = problem.read(problem.known(posterior.hyperparameters))
-        blocks = reading.blocks(positions)
+        blocks = blocks_of(problem.prior(problem.known(posterior.hyperparameters)), positions)
     program, args, kwargs = problem.reduced(positions, blocks)
     data = preference_data(args, kwargs)
     assert data is not None  # as it was among those of the whole program

@@ -1,16 +1,13 @@
-"""The algebra of `relpref.infer.sites` by a sparse posterior precision, on the host.
-
-A factor is a `SparsePosterior`.
-"""
+"""The algebra of `relpref.infer.sites` by a sparse posterior precision, on the host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from relpref.infer.arrow import ArrowSpace, Blocks, GroupedRows, Items
+from relpref.infer.arrow import ArrowSpace, Blocks, Items
 from relpref.infer.large.sparse import (
     Draws,
     Factorised,
@@ -22,96 +19,75 @@ from relpref.infer.large.sparse import (
     SparsePosterior,
     Variances,
 )
+from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Marginals
 
 
-class Shared(NamedTuple):
-    """Noise that rows share, as in `relpref.infer.arrow`: its blocks, and those of F."""
+class SeenRows(NamedTuple):
+    """The rows of answers, and the noise that they share, as in `relpref.infer.arrow`."""
 
+    rows: SparseRows
     blocks: Blocks
-    factors: tuple[Floats, ...]
+    factors: tuple[Floats, ...] = ()  # the blocks of F
+
+    @classmethod
+    def alone(cls, rows: SparseRows) -> "SeenRows":
+        """Rows that share no noise."""
+        everyone = np.arange(len(rows.column))
+        return cls(rows, Blocks(everyone, (), everyone))
+
+    @classmethod
+    def of(cls, program: Program, positions: Any, number: int) -> "SeenRows":
+        """The rows of a program of the items at some positions, among a number of items."""
+        assert program.rows is not None
+        rows = SparseRows(positions[program.rows.column], program.rows.entry, np.zeros(number))
+        if program.arrow is None:
+            return cls.alone(rows)
+        blocks = program.arrow.blocks
+        return cls(rows, blocks, blocks.factors(program.on_host().prior.noise))
 
 
-@dataclass(frozen=True, eq=False)
-class SparseSpace:
-    """Rows that share no noise."""
+@dataclass(frozen=True)
+class SparseSpace(ArrowSpace):
+    """Rows among many items; a factor is a `SparsePosterior`."""
 
-    jitter: ClassVar[float] = 0.0
-
-    latents: Latents
+    inner: Any  # Latents
     tol: float  # of every solve
     draws: Draws | None  # None for dense factors
     last: dict[str, Floats]  # solutions to start from
-    rows: GroupedRows | None = None
 
-    def under(self, root: Root, weights: Floats) -> SparsePosterior:
-        """The posterior under sites of these precisions, with their root."""
-        solves: Any
-        if self.draws is None:
-            solves = Factorised(self.latents, root)
-        else:
-            solves = Sampled(self.latents, root, self.tol, self.last, self.draws)
-        return SparsePosterior.under(self.latents, solves, root, weights)
-
-    def factorise(self, precision: Any, _: Any = None) -> SparsePosterior:
-        weights = np.asarray(precision)
-        return self.under(Root.of(self.latents, weights), weights)
-
-    def marginals(self, factor: SparsePosterior, shift: Any, _: Any = None) -> Marginals:
-        """Marginals of the rows, without the determinant, which is needed only once, at the end."""
-        return _marginals(self.response(factor, shift), self.variances(factor))
-
-    def variances(self, factor: SparsePosterior) -> Variances:
-        """Variances of the rows, shape (m,)."""
-        looks = Items(self.latents.column, self.latents.entry[:, None, :])
-        return Variances(*(part[:, 0] for part in factor.variances_of(looks)))
-
-    def response(self, factor: SparsePosterior, shift: Any, projection: Any = None) -> Any:
-        """Posterior covariance of the rows times a vector."""
-        rows = self.latents.projection
-        return rows @ np.asarray(sum(factor.by_part(rows.T @ shift, "mean").values()))
-
-    def pull(self, factor: SparsePosterior, shift: Any) -> Floats:
-        """Pull of the rows on the utilities, whose mean is Σ times it; for (m,) or (m, k)."""
-        return np.asarray(self.latents.projection.T @ shift)
-
-    def lasting(self, factor: SparsePosterior) -> SparsePosterior:
-        """The posterior without the draws and solutions that only further sweeps would need."""
-        if self.draws is None:
-            return factor
-        return replace(factor, relations=Iterative(self.latents, factor.half, self.tol))
-
-
-class SharedSpace(ArrowSpace):
-    """Rows that share noise."""
-
-    inner: Any  # SparseSpace
-
-    @property
-    def latents(self) -> Latents:
-        latents: Latents = self.inner.latents
-        return latents
+    @classmethod
+    def of(cls, latents: Latents, seen: SeenRows, tol: float, draws: Draws | None) -> "SparseSpace":
+        """The space of rows with their noise."""
+        return cls(latents, seen.blocks, seen.factors, tol, draws, {})
 
     def factorise(self, precision: Any, projection: Any = None) -> Any:
         """Posterior by the symmetric root of M, continuous in M as a fixed point requires."""
-        precision = np.asarray(precision)
+        latents, precision = self.inner, np.asarray(precision)
         weights, total = self.blocks.middle(precision, self.factors)
-        looks = [_alone(self._rows, np.sqrt(weights.alone))]
+        looks = [self._alone(np.sqrt(weights.alone))]
         for (columns, entries), block in zip(self._rows.items, weights.groups, strict=True):
             values, vectors = np.linalg.eigh(block @ np.eye(entries.shape[1])[None])
-            root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] @ vectors.swapaxes(1, 2)
-            looks.append(Items(columns, root @ entries))
-        posterior = self.inner.under(Root(tuple(looks), self.latents.size), precision)
+            half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] @ vectors.swapaxes(1, 2)
+            looks.append(Items(columns, half @ entries))
+        root = Root(tuple(looks), latents.size)
+        solves: Any
+        if self.draws is None:
+            solves = Factorised(latents, root)
+        else:
+            solves = Sampled(latents, root, self.tol, self.last, self.draws)
+        posterior = SparsePosterior.under(latents, solves, root, precision)
         return replace(posterior, precision=weights, log_determinant=float(total))
 
     def marginals(self, factor: Any, shift: Any, projection: Any = None) -> Marginals:
-        """Marginals of the rows, without the determinant, as in `SparseSpace`."""
-        return _marginals(self.response(factor, shift, None), self.variances(factor))
+        """Marginals of the rows, without the determinant, which is needed only once, at the end."""
+        fields: Any = self.response(factor, shift, None), self.variances(factor).value, np.zeros(())
+        return Marginals(*fields)
 
     def variances(self, factor: Any) -> Variances:
         """Variances of the rows, shape (m,)."""
-        alone = factor.variances_of(_alone(self._rows, np.ones(len(self.blocks.alone))))
+        alone = factor.variances_of(self._alone(np.ones(len(self.blocks.alone))))
         each = [tuple(part[:, 0] for part in alone)]
         for looks, noise in self._left(factor.precision):
             value, *errors = factor.variances_of(looks)
@@ -121,54 +97,29 @@ class SharedSpace(ArrowSpace):
         )
 
     def pull(self, factor: Any, shift: Any) -> Floats:
-        """See `SparseSpace.pull`."""
+        """Pull of the rows on the utilities, whose mean is Σ times it; for (m,) or (m, k)."""
         columns = np.asarray(shift).reshape(len(shift), -1).T
         pulled = np.stack([self._pulled(factor, column) for column in columns], axis=1)
-        return np.asarray(self.latents.projection.T @ pulled.reshape(np.shape(shift)))
+        return np.asarray(self.inner.projection.T @ pulled.reshape(np.shape(shift)))
 
     def lasting(self, factor: SparsePosterior) -> SparsePosterior:
-        """See `SparseSpace.lasting`."""
-        posterior: SparsePosterior = self.inner.lasting(factor)
-        return posterior
+        """The posterior without the draws and solutions that only further sweeps would need."""
+        if self.draws is None:
+            return factor
+        return replace(factor, relations=Iterative(self.inner, factor.half, self.tol))
 
-
-def _marginals(mean: Any, variances: Variances) -> Marginals:
-    fields: Any = mean, variances.value, np.zeros(())
-    return Marginals(*fields)
-
-
-def _alone(rows: GroupedRows, scale: Floats) -> Items:
-    """Rows without shared noise, times numbers."""
-    return Items(rows.alone.column, (scale[:, None] * rows.alone.entry)[:, None, :])
-
-
-def space_of(
-    latents: Latents, tol: float, draws: Draws | None, shared: Shared | None
-) -> SparseSpace | SharedSpace:
-    """Space of rows with or without shared noise; arguments are those of `SparseSpace`."""
-    if shared is None:
-        return SparseSpace(latents, tol, draws, {})
-    rows = SparseRows(latents.column, latents.entry, np.zeros(latents.size))
-    inner: Any = SparseSpace(latents, tol, draws, {}, GroupedRows.of(rows, shared.blocks))
-    return SharedSpace(inner, shared.blocks, shared.factors)
+    def _alone(self, scale: Floats) -> Items:
+        """Rows without shared noise, times numbers."""
+        rows = self._rows.alone
+        return Items(rows.column, (scale[:, None] * rows.entry)[:, None, :])
 
 
 def known_posterior(
-    parts: Mapping[str, Any],
-    column: ArrayLike,
-    entry: ArrayLike,
-    weights: ArrayLike,
-    shared: Shared | None = None,
-    tol: float = 1e-8,
+    parts: Mapping[str, Any], seen: SeenRows, weights: ArrayLike, tol: float = 1e-8
 ) -> SparsePosterior:
-    """The posterior under known sites.
-
-    ``weights`` are the sites' precisions times counts; other arguments are those of
-    `sparse_ep.fit`.
-    """
-    latents = Latents.of(parts, column, entry)
+    """The posterior under known sites, whose precisions times counts are the ``weights``."""
+    latents = Latents.of(parts, seen.rows, seen.blocks)
     # No samples are drawn, because `lasting` drops them.
     draws = None if latents.small else latents.noise(np.random.default_rng(0), 0)
-    space = space_of(latents, tol, draws, shared)
-    posterior: SparsePosterior = space.lasting(space.factorise(np.asarray(weights, np.float64)))
-    return posterior
+    space = SparseSpace.of(latents, seen, tol, draws)
+    return space.lasting(space.factorise(np.asarray(weights, np.float64)))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
@@ -12,8 +12,9 @@ import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.arrow import Items
+from relpref.infer.arrow import Blocks, GroupedRows, Items
 from relpref.infer.large.covariance import PosteriorCovariance
+from relpref.infer.rows import SparseRows
 from relpref.linalg import block_cg
 from relpref.linalg.cg import cores, in_threads
 from relpref.linalg.factor import symmetric_lu
@@ -52,11 +53,12 @@ class Latents:
     # SparsePrecision, Q_r = (Δ_r + s_r I)/scale_r, or Identity, I/scale_r
     relations: Mapping[str, Any]
     factors: Mapping[str, Floats]  # shape (n, r) each; their columns together are Φ
-    column: NDArray[np.integer]  # two different items of each row of A, shape (m, 2)
-    entry: Floats  # weights of these items, 0 where a row has only one, shape (m, 2)
+    rows: GroupedRows
+
+    jitter: ClassVar[float] = 0.0
 
     @classmethod
-    def of(cls, parts: Mapping[str, Any], column: ArrayLike, entry: ArrayLike) -> "Latents":
+    def of(cls, parts: Mapping[str, Any], rows: SparseRows, blocks: Blocks) -> "Latents":
         """Sort the parts of the prior, without those of scale 0.
 
         DataError names a part without a sparse form.
@@ -76,13 +78,7 @@ class Latents:
                     "about many items need a sparse "
                     "precision or a low rank (relpref.linalg.nystrom makes one of a kernel)"
                 )
-        columns, entries = np.array(column, dtype=np.intp), np.array(entry, dtype=np.float64)
-        same = columns[:, 0] == columns[:, 1]
-        entries[same] = np.stack(
-            [entries[same].sum(axis=1), np.zeros(np.count_nonzero(same))], axis=1
-        )
-        columns[same, 1] = (columns[same, 0] + 1) % size
-        return cls(size, relations, factors, columns, entries)
+        return cls(size, relations, factors, GroupedRows.of(rows, blocks))
 
     @property
     def copies(self) -> int:
@@ -93,14 +89,15 @@ class Latents:
         """Whether a dense factor of S is cheaper than solves by iteration."""
         return self.copies * self.size <= _DENSE
 
-    @cached_property
+    @property
     def projection(self) -> Any:
         """A as a scipy CSR array, shape (m, n)."""
-        rows = len(self.column)
-        ends = np.arange(0, 2 * rows + 1, 2)
-        return scipy.sparse.csr_array(
-            (self.entry.ravel(), self.column.ravel(), ends), shape=(rows, self.size)
-        )
+        return self.rows.rows.matrix
+
+    def response(self, factor: "SparsePosterior", shift: Floats, _: Any) -> Floats:
+        """Posterior covariance of the rows times a vector."""
+        pulled = factor.by_part(self.projection.T @ shift, "mean")
+        return np.asarray(self.projection @ sum(pulled.values()))
 
     @cached_property
     def factor(self) -> Floats:
@@ -135,7 +132,7 @@ class Latents:
         A vector that is constant on a component of the relation and the answers together is in the
         null space of the relation's Laplacian and of every gap. None if a row of A is no gap.
         """
-        if np.any(self.entry.sum(axis=1) != 0):
+        if np.any(self.rows.rows.entry.sum(axis=1) != 0):
             return None
         answers = abs(self.projection).T @ abs(self.projection)
         members = []
@@ -171,7 +168,7 @@ class Latents:
                 flow = across * generator.standard_normal(len(across))
                 ends = np.bincount(source, flow, self.size) - np.bincount(target, flow, self.size)
                 drawn[rows, column] = ends + within * generator.standard_normal(self.size)
-        return drawn, generator.standard_normal((len(self.column), number))
+        return drawn, generator.standard_normal((self.projection.shape[0], number))
 
 
 class Estimate(NamedTuple):
@@ -204,12 +201,6 @@ class Root:
 
     looks: tuple[Items, ...]
     size: int  # number of items n
-
-    @classmethod
-    def of(cls, latents: Latents, weights: ArrayLike) -> Self:
-        """Root for rows that share no noise, with these precisions."""
-        entries = np.sqrt(weights)[:, None] * latents.entry
-        return cls((Items(latents.column, entries[:, None, :]),), latents.size)
 
     @cached_property
     def matrix(self) -> Any:
@@ -422,7 +413,7 @@ class SparsePosterior(PosteriorCovariance):
     weights: Floats  # precisions of the sites, of which M is made
     excess: Floats  # E, shape (n, r)
     lower: Floats  # Cholesky factor of the inverse of cov(w)
-    # Where rows share noise, M by its blocks, and its share of half the log ratio of volumes.
+    # M by its blocks, and the share of shared noise in half the log ratio of volumes.
     precision: Any = None
     log_determinant: float = 0.0
 

@@ -1,4 +1,4 @@
-"""Expectation propagation with a sparse posterior precision, driven from the host.
+"""Expectation propagation with a sparse posterior precision.
 
 The sweeps are those of `relpref.infer.sites`.
 """
@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from relpref.compiled import float64
 from relpref.errors import InferenceError
-from relpref.infer.evidence import log_evidence_of_sites
-from relpref.infer.large.spaces import Shared, space_of
-from relpref.infer.large.sparse import Latents, SparsePosterior
-from relpref.infer.sites import Fit, Problem, Sites, by_rows, cavities, matched, run
+from relpref.infer.evidence import Approximation, expectation_propagation
+from relpref.infer.large.covariance import PosteriorCovariance
+from relpref.infer.large.spaces import SeenRows, SparseSpace
+from relpref.infer.large.sparse import Latents
+from relpref.infer.sites import Problem, Sites, by_rows, cavities, matched
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, require_memory
 from relpref.posterior.gaussian import key_words
@@ -27,35 +28,28 @@ Progress = Callable[[int, float], object]
 _STEP = 1e-4  # relative, of a difference quotient
 
 
-class SparseFit(NamedTuple):
-    """Sites and their posterior; NaN and None where no sweep gave a posterior."""
+class Fitted(NamedTuple):
+    """A fit at known hyperparameters; NaN and None where no sweep gave a posterior."""
 
-    sites: Sites  # NumPy arrays, shape (m,)
-    parts: dict[str, Floats]  # of the mean of all utilities, less their prior means, shape (n,)
-    # Standard error of the mean due to the errors of the variances, shape (n,)
-    mean_error: Floats
-    gap_variance: Floats  # of the rows' projections, shape (m,)
-    gap_variance_error: Floats  # standard error of the estimate at these sites, 0 where it is exact
+    means: dict[str, Floats]  # of the parts, shape (n,) each; they add up to the posterior mean
+    covariance: PosteriorCovariance | None
     log_evidence: float
-    log_evidence_error: float
-    covariance: SparsePosterior | None
-    method: str  # how the variances of the gaps were found: "factorised" or "sampled"
-    result: Result = Result.max_iterations
-    sweeps: int = 0  # fresh ones
-    residual: float = np.inf  # as in `relpref.infer.sites.Info`
-    damping: float = 1.0
-    detail: str = ""  # what went wrong in a solve
+    sites: dict[str, Floats]  # ``precision`` and ``shift``, shape (m,)
+    result: Result
+    info: dict[str, Any]
+    # Of a sparse precision: variances of the rows' projections, and the standard error of the mean
+    # due to their errors, shape (n,)
+    gaps: Any = None  # Variances
+    mean_error: Any = None
 
 
 def fit(
     parts: Mapping[str, Covariance],
-    column: ArrayLike,
-    entry: ArrayLike,
-    counts: ArrayLike,
+    seen: SeenRows,
+    counts: Floats,
     tilted: Tilted,
     *,
     power: tuple[Any, ...] = (),
-    shared: Shared | None = None,
     start: Sites | None = None,
     tol: float = 1e-6,
     max_sweeps: int = 200,
@@ -63,7 +57,7 @@ def fit(
     samples: int = 64,
     sampled: bool | None = None,
     progress: Progress | None = None,
-) -> SparseFit:
+) -> Fitted:
     """Run EP on many answers about many items.
 
     Steps and damping are those of `relpref.infer.evidence`, with solves instead of a factorized
@@ -73,17 +67,14 @@ def fit(
     ----------
     parts : mapping from name to SparsePrecision or LowRank
         The prior covariance is their sum.
-    column, entry : array, shape (m, 2)
-        Items that each row looks at, and with which weights: +1 and −1 for a comparison, 0 where
-        there is none.
+    seen : SeenRows
+        Rows of at most two items each, and the noise that they share.
     counts : array, shape (m,)
         How many identical answers each row stands for.
     tilted : callable
         From cavity means and variances, shape (m,) each, and ``power`` to `TiltedMoments`.
     power : tuple of array, shape (m,)
         n of the likelihoods p^n that have one site each; empty if it is 1 for all.
-    shared : Shared, optional
-        The noise that rows share, if they share any.
     start : Sites, optional
         Where to start; without sites by default.
     tol : float
@@ -99,100 +90,84 @@ def fit(
     progress : callable, optional
         Told the number of each fresh sweep and its residual.
     """
-    latents = Latents.of(parts, column, entry)
+    latents = Latents.of(parts, seen.rows, seen.blocks)
     exact = latents.copies == 0 or (latents.small if sampled is None else not sampled)
     require_memory(_bytes(latents, exact, samples), "EP with a sparse precision")
-    rows: Any = np.full(len(latents.column), np.nan)
-    items = np.full(latents.size, np.nan)
+    rows, items = (np.full(size, np.nan) for size in (len(seen.rows.column), latents.size))
     names = dict.fromkeys([*latents.relations, *latents.factors], items)
-    method = "factorised" if exact else "sampled"
-    ended = SparseFit(Sites(rows, rows), names, items, rows, rows, np.nan, np.nan, None, method)
-    with float64():
-        draws, no_map = None, None  # type: Any, Any
-
-        def on_host(*given: Floats) -> TiltedMoments:
-            return TiltedMoments(*map(np.asarray, tilted(*given)))
-
-        if not exact:
-            words = key_words(key)
-            draws = latents.noise(np.random.default_rng(words), samples)
-        space: Any = space_of(latents, 0.01 * tol, draws, shared)
-        nothing: Any = np.zeros(len(rows))
-        number: Any = np.asarray(counts, dtype=np.float64)
-        problem = Problem(space, no_map, number, on_host, power=power)
-        first = _on_host(Sites(nothing, nothing) if start is None else start)
-        problem, first = by_rows(problem, first)
+    info: dict[str, Any] = {"variances": "factorised" if exact else "sampled"}
+    result, nothing = Result.max_iterations, {"precision": rows, "shift": rows}
+    with float64(), np.errstate(all="ignore"):
+        draws = None if exact else latents.noise(np.random.default_rng(key_words(key)), samples)
+        space: Any = SparseSpace.of(latents, seen, 0.01 * tol, draws)
+        no_map: Any = None
+        problem = Problem(space, no_map, np.asarray(counts, np.float64), tilted, power=power)
+        first = start or Sites(*np.zeros((2, len(rows))))
         try:
-            fitted, log_normalizer, info = run(problem, first, tol, max_sweeps, progress)
-            result, sweeps = CODES[int(info.code)], int(info.sweeps)
-            residual, damping = float(info.residual), float(info.damping)
-            ended = ended._replace(result=result, sweeps=sweeps, residual=residual, damping=damping)
-            if sweeps and not result.empty:
-                ended = _concluded(problem, fitted, log_normalizer, ended)
-                for n in power:
-                    ended = ended._replace(sites=Sites(*(part / n for part in ended.sites)))
+            approximation = expectation_propagation(problem, first, tol, max_sweeps, progress)
+            result, outcome = CODES[int(approximation.info.code)], approximation.info
+            info |= {
+                "iterations": int(outcome.sweeps),
+                "residual": float(outcome.residual),
+                "damping": float(outcome.damping),
+            }
+            if not result.empty:
+                return _concluded(problem, approximation, result, info)
         except InferenceError as error:
-            ended = ended._replace(result=Result.iterations_not_converged, detail=str(error))
+            result, info["detail"] = Result.iterations_not_converged, str(error)
         except np.linalg.LinAlgError as error:
-            ended = ended._replace(result=Result.prior_not_positive_definite, detail=str(error))
-    return ended
+            result, info["detail"] = Result.prior_not_positive_definite, str(error)
+    return Fitted(names, None, np.nan, nothing, result, info)
 
 
 def _bytes(latents: Latents, exact: bool, samples: int) -> float:
     """Peak memory of the sweeps: dense factors, or noise, solutions and their right-hand sides."""
-    unknowns, rows = latents.copies * latents.size, len(latents.column)
+    unknowns, rows = latents.copies * latents.size, latents.projection.shape[0]
     attributes = latents.factor.shape[1] * (2.0 * unknowns + 3 * latents.size + 4 * rows)
     if exact:
         return 8 * (attributes + 3.0 * unknowns**2)
     return 8 * (attributes + samples * (6.0 * unknowns + 4 * rows))
 
 
-def _on_host(sites: Sites) -> Sites:
-    arrays: Any = [np.asarray(values, np.float64) for values in sites]
-    return Sites(*arrays)
-
-
-def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit) -> SparseFit:
-    """The posterior of the last fresh sweep, and its evidence (`relpref.infer.evidence`)."""
+def _concluded(
+    problem: Problem, approximation: Approximation, result: Result, info: dict[str, Any]
+) -> Fitted:
+    """The posterior of the last fresh sweep, and its evidence."""
     space: Any = problem.space
+    fit = approximation.fit
     factor: Any = fit.factor
-    counts = problem.counts
-    shift = np.asarray(counts * fit.sites.shift)
+    shift = problem.counts * fit.sites.shift
     parts = factor.by_part(space.pull(factor, shift), "mean")  # held sweeps have moved it
-    mean = np.asarray(sum(parts.values()))
-    variance, variance_error, deviations = space.variances(factor)
+    gaps = space.variances(factor)
     half, half_error = factor.half_log_ratio()
-    cavity = cavities(counts, fit.sites, fit.marginals)
-    rows = log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
     # The errors of the variances move the means, to first order by the change of each row's pull.
-    error = np.zeros(len(mean))
-    if deviations.size:
+    error = np.zeros(space.inner.size)
+    if gaps.deviations.size:
         moved = factor.matmul(
-            space.pull(factor, _slope_of_pull(problem, fit)[:, None] * deviations)
+            space.pull(factor, _slope_of_pull(problem, approximation)[:, None] * gaps.deviations)
         )
         error = np.sqrt(np.sum(moved**2, axis=1))
-    return ended._replace(
-        sites=_on_host(fit.sites),
-        parts=parts,
-        mean_error=error,
-        gap_variance=variance,
-        gap_variance_error=variance_error,
-        log_evidence=float(rows)
-        - float(half)
-        + 0.5 * float(shift @ space.response(factor, shift, None)),
-        log_evidence_error=float(half_error),
-        covariance=space.lasting(factor),
-    )
+    variance = np.where(gaps.value > 0, gaps.value, np.inf)
+    info |= {
+        "gap_sd_error": float(np.max(gaps.error / (2 * variance), initial=0.0)),
+        "mean_error": float(np.max(error, initial=0.0)),
+        "log_evidence_error": float(half_error),
+    }
+    log_evidence = float(approximation.log_evidence) - float(half)
+    sites = fit.sites._asdict()
+    return Fitted(parts, space.lasting(factor), log_evidence, sites, result, info, gaps, error)
 
 
-def _slope_of_pull(problem: Problem, fit: Fit) -> Floats:
+def _slope_of_pull(problem: Problem, approximation: Approximation) -> Floats:
     """Derivative of each row's pull, count·(ν − τ·mean), in its variance, shape (m,)."""
-    counts, (mean, variance, _) = problem.counts, fit.marginals
+    rows, sites = by_rows(problem, approximation.fit.sites)
+    marginals = approximation.fit.marginals
+    mean, variance, _ = marginals
 
     def pull(factor: float) -> Any:
-        cavity = cavities(counts, fit.sites, fit.marginals._replace(variance=factor * variance))
-        precision, shift = matched(cavity, problem.tilted(*cavity))
-        return np.asarray(counts * (shift - precision * mean))
+        cavity = cavities(rows.counts, sites, marginals._replace(variance=factor * variance))
+        precision, shift = matched(cavity, rows.tilted(*cavity))
+        return np.asarray(rows.counts * (shift - precision * mean))
 
     change = 2 * _STEP * np.asarray(variance)
     moved = pull(1 + _STEP) - pull(1 - _STEP)

@@ -10,7 +10,8 @@ from relpref.errors import StorageError
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, Unknown
 from relpref.infer.large.fit import low_rank_parts
 from relpref.infer.large.problem import LargeProblem
-from relpref.infer.large.spaces import known_posterior
+from relpref.infer.large.problem import touched as answered_items
+from relpref.infer.large.spaces import SeenRows, known_posterior
 from relpref.posterior.codec import positions, sparse_matrix
 from relpref.posterior.utility import UtilityPosterior
 
@@ -29,14 +30,14 @@ def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> I
         values = {
             name: np.asarray(v, dtype=np.float64) for name, v in posterior.hyperparameters.items()
         }
-        reading = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values)
+        problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
+        prior = problem.prior(values)
         if group == "dual/":
-            return ImplicitBelief(
-                location, Conditioned(reading.prior, touched, projection, weights)
-            )
-        parts, _ = low_rank_parts(reading, arrays["key"])
-        sparse = known_posterior(parts, reading.column, reading.entry, weights, reading.shared)
-        return ImplicitBelief(location, sparse)
+            return ImplicitBelief(location, Conditioned(prior, touched, projection, weights))
+        touched = answered_items(problem.data)
+        seen = SeenRows.of(problem.read(touched, None, values), touched, prior.size)
+        parts, _ = low_rank_parts(prior, arrays["key"])
+        return ImplicitBelief(location, known_posterior(parts, seen, weights))
 
 
 class Forgotten(Unknown):

@@ -7,10 +7,8 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 
 from relpref.data import PreferenceData, Relation
-from relpref.errors import DataError
 from relpref.infer import EP
 from relpref.models import xpgp
 
@@ -105,19 +103,3 @@ def test_relations_and_answers_of_every_kind(graded: bool) -> None:
     assert np.max(np.abs(other.mean() - one.mean()) / one.sd()) < 1e-3
     assert np.max(np.abs(other.sd() / one.sd() - 1)) < 1e-3
     assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-3)
-
-
-def test_a_graph_that_is_too_dense_is_refused() -> None:
-    n = 4001
-    labels = [f"e{row}" for row in range(n)]
-    upper = scipy.sparse.triu(
-        scipy.sparse.random_array((n, n), density=0.24, rng=np.random.default_rng(0)),
-        k=1,
-        format="csr",
-    )
-    upper.data[:] = 1.0
-    data = PreferenceData.from_tables(labels, answers(labels, 10), {"near": upper + upper.T})
-    with pytest.raises(
-        DataError, match="links between 4001 nodes.*drop weak links.*structure='dense'"
-    ):
-        EP(xpgp, fixed={"near_amplitude": 1.0, "near_range": 1.0}).run(0, data)

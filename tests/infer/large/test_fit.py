@@ -298,7 +298,8 @@ def test_no_graph_of_all_items_is_asked_for_its_spectrum(monkeypatch: pytest.Mon
         raise AssertionError("a spectrum was asked for")
 
     monkeypatch.setattr("relpref.data.graph.Graph.spectrum", property(refuse))
-    found = fit(make(), "sparse", fixed={}, restarts=1)
+    fixed = {name: value for name, value in FIXED.items() if name != "cites_range"}
+    found = fit(make(num_answers=12), "sparse", fixed=fixed)
     assert found.ranking(top=3)["sd"].notna().sum() == 3
 
 

@@ -79,10 +79,11 @@ def test_by_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_takes_lists_whole() -> None:
-    data = make(30)
-    found = fit(data, "sparse", fixed={}, hyperparameters="maximize", tol=1e-6)
+    data = make(15)
+    fixed = {name: value for name, value in FIXED.items() if name != "cites_range"}
+    options: dict[str, Any] = {"fixed": fixed, "hyperparameters": "maximize", "tol": 1e-6}
+    found, dense = fit(data, "sparse", **options), fit(data, "dense", **options)
     assert found.info["searched_answers"] == data.num_answers
-    dense = fit(data, "dense", fixed={}, hyperparameters="maximize", tol=1e-6)
     assert found.log_evidence == pytest.approx(dense.log_evidence, abs=0.05)
 
 

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose
+from numpy.typing import NDArray
 
+from relpref.infer.arrow import Items
+from relpref.infer.large.spaces import SeenRows
 from relpref.infer.large.sparse import Iterative, Latents, Root
+from relpref.infer.rows import SparseRows
 from relpref.linalg import LaplacianSolver, SparsePrecision
 
 
@@ -17,7 +21,14 @@ def chain(size: int, shift: float, rows: int = 100) -> tuple[Latents, np.random.
     column = rng.integers(0, size, (rows, 2))
     column[:, 1] = (column[:, 0] + rng.integers(1, size, rows)) % size
     relation = SparsePrecision(LaplacianSolver(upper + upper.T), shift, 2 * np.sqrt(shift))
-    return Latents.of({"next": relation}, column, np.tile([1.0, -1.0], (rows, 1))), rng
+    gaps = SparseRows(column, np.tile([1.0, -1.0], (rows, 1)), np.zeros(size))
+    return Latents.of({"next": relation}, gaps, SeenRows.alone(gaps).blocks), rng
+
+
+def root_of(latents: Latents, weights: NDArray[np.float64]) -> Root:
+    rows = latents.rows.rows
+    scaled = np.sqrt(weights)[:, None] * rows.entry
+    return Root((Items(rows.column, scaled[:, None, :]),), latents.size)
 
 
 def test_long_chains_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +38,7 @@ def test_long_chains_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relpref.infer.large.sparse._MOST_STEPS", 150)
     latents, rng = chain(3000, 1e-5)
     weights, rhs = rng.uniform(0.1, 0.5, 100), rng.standard_normal((3000, 2))
-    root = Root.of(latents, weights)
+    root = root_of(latents, weights)
     found = Iterative(latents, root, 1e-8).solve(rhs)
     assert_allclose(latents.precision(root) @ found, rhs, atol=1e-4)
 
@@ -37,7 +48,7 @@ def test_a_guess_is_only_a_guess() -> None:
     latents, rng = chain(60, 0.1)
     rhs, guess = rng.standard_normal((2, 60, 3))
     rhs[:, 1] = 0
-    root = Root.of(latents, np.ones(100))
+    root = root_of(latents, np.ones(100))
     found = Iterative(latents, root, 1e-10, {"again": guess}).solve(rhs, "again")
     assert_allclose(found, np.linalg.solve(latents.precision(root).toarray(), rhs), atol=1e-8)
 
@@ -48,7 +59,7 @@ def test_what_is_constant_on_components_is_known(shift: float) -> None:
     latents, _ = chain(60, shift, rows=8)
     eigenvalue = np.sqrt(shift) / 2
     for vector in (np.full(60, 1 / 60), np.full(60, 0.1)):
-        found = Iterative(latents, Root.of(latents, np.full(8, 3.0)), 1e-10).solve(vector[:, None])[
+        found = Iterative(latents, root_of(latents, np.full(8, 3.0)), 1e-10).solve(vector[:, None])[
             :, 0
         ]
         assert_allclose(found, vector / eigenvalue, rtol=1e-9)
