@@ -63,15 +63,6 @@ def partitions(blocks: list[int], number: int) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("noise", [GAUSSIAN, GUMBEL])
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_all_orders_add_up(noise: Noise, size: int) -> None:
-    utility = np.random.default_rng(size).normal(0, 1.5, size)
-    orders = np.array(list(permutations(range(size))))
-    total = chance(utility[orders], np.tile(np.arange(size), (len(orders), 1)), noise).sum()
-    assert total == pytest.approx(1, abs=1e-12 if noise is GUMBEL else 1e-5)
-
-
-@pytest.mark.parametrize("noise", [GAUSSIAN, GUMBEL])
 @pytest.mark.parametrize(
     "blocks", [[0, 1, 1, 1], [0, 0, 0, 1], [0, 1, 1, 2], [0, 0, 1, 1, 1, 2], [0, 1, 2, 2]]
 )
