@@ -1,4 +1,4 @@
-"""Programs whose numbers are filled in: what is compiled, multiples, and priors."""
+"""Programs whose numbers are filled in: what is compiled, squares, and priors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,6 @@ from scipy import stats
 from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.infer import EP
-from relpref.infer.plates import prepare_plates
 from relpref.infer.priors import form_of
 from relpref.infer.program import Program
 from relpref.likelihoods import ProbitBernoulli
@@ -69,25 +68,6 @@ def test_another_size_compiles_nothing(columns: tuple[str, ...]) -> None:
         engine.run(0, table(11, 37, *columns), progress_bar=False)
     # JAX's eager functions of a few numbers, such as where averages over raters are read.
     assert len(events) <= 1
-
-
-def test_multiples_of_hyperparameters() -> None:
-    """The noise of each answer's rater, and a bias of either sign, are entries times constants."""
-    with float64():
-        answers = table(9, 30, "rater", "shown_first")
-        program = prepare_plates(Program.of(xpgp, (answers,)), False)
-        template = program.template
-        likelihood: Any = template.places[0].observations[0].likelihood
-        scale, shift = (template.multiples[at] for at in (likelihood.scale, likelihood.shift))
-        (data,) = (value for value in program.call.skeleton.join(program.arrays)[0])
-        assert not template.computed
-        assert scale.site == "rater_noise" and shift.site == "position_bias"
-        assert_allclose(scale.entry, data.comparisons.rater)
-        assert_allclose(scale.factor, 1.0)
-        assert_allclose(shift.factor, data.comparisons.shown_first)
-        slope = np.arange(1.0, len(scale.entry) + 1)
-        expected = [slope[scale.entry == at].sum() for at in range(4)]
-        assert_allclose(scale.back(slope, np.ones(4)), expected)
 
 
 def test_squares_of_hyperparameters() -> None:

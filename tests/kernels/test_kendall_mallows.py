@@ -167,8 +167,6 @@ def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_errors() -> None:
     with pytest.raises(DataError, match="3 and 5 items"):
-        kendall_kernel(np.array([[0, 1, 2]]), MIXED)
-    with pytest.raises(DataError, match="3 and 5 items"):
         mallows_kernel(np.array([[0, 1, 2]]), MIXED, concentration=1.0)
     with pytest.raises(DataError, match="two at least"):
         kendall_features(np.array([[0]]))

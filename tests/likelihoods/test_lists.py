@@ -195,16 +195,3 @@ def test_rows_are_drawn_together(kind: Any) -> None:
     for first, rows in ((0, [0]), (2, [2, 3, 4]), (5, [5, 6, 7, 8]), (9, [9, 10])):
         share, true = drawn[:, rows].all(axis=1).mean(), expected[first]
         assert share == pytest.approx(true, abs=3.9 * np.sqrt(true * (1 - true) / len(drawn)))
-
-
-def test_tilted_moments_of_a_row() -> None:
-    """Of the sign of the predictor: those of the probit, whose noise is taken out of the cavity."""
-    with jax.enable_x64(True):
-        its = distribution(jnp.zeros(4))
-        mean, variance = jnp.linspace(-2, 2, len(ROWS)), jnp.linspace(1.5, 3, len(ROWS))
-        found = its.tilted(jnp.ones(len(ROWS), int), mean, variance)
-        probit = ProbitComparison(mean).tilted(
-            jnp.ones(len(ROWS), int), mean, jnp.where(ROWS[:, 0] < 0, variance, variance - 1)
-        )
-    for one, other in zip(found, probit, strict=True):
-        assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-12)

@@ -12,7 +12,7 @@ from numpyro.infer import Predictive
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
-from relpref.kernels import HiddenCommonCause, Precomputed, RelationVectors, SquaredExponential
+from relpref.kernels import HiddenCommonCause, Precomputed, SquaredExponential
 from relpref.likelihoods import as_likelihood
 from relpref.models import preference_gp, xpgp
 
@@ -178,10 +178,6 @@ def test_unknown_relations_are_refused(data: PreferenceData) -> None:
         DataError, match=r"relation 'cites': HiddenCommonCause.*call data.with_cliques\("
     ):
         trace(xpgp, data, relation_kernels={"cites": HiddenCommonCause(method="cliques")})
-    with pytest.raises(
-        DataError, match="relation 'cites': RelationVectors.*shared_lengthscale=True"
-    ):
-        trace(xpgp, data, relation_kernels={"cites": RelationVectors(SquaredExponential())})
 
 
 def test_no_attributes(bare: PreferenceData) -> None:
