@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -76,9 +76,6 @@ def test_options_are_parameters() -> None:
     expected = relpref.fit(answers=X.assign(result=y), **OPTIONS, **options)
     chance = expected.prefer(X)["probability"]
     assert_allclose(ranker.predict_proba(X)[:, 1], chance)
-    grid = {"likelihood": ["probit", "logistic"]}
-    search = GridSearchCV(PreferenceRanker(items=list("abcdef"), options=OPTIONS), grid, cv=3)
-    assert search.fit(X, y).best_params_["likelihood"] in grid["likelihood"]
 
 
 def test_it_is_the_last_step_of_a_pipeline() -> None:

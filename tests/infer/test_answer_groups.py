@@ -22,6 +22,7 @@ from relpref.infer import EP, Laplace
 from relpref.infer.arrow import Blocks, Kind
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
+from relpref.likelihoods.chances import ROUNDING
 from relpref.linalg import Dense
 from relpref.models import preference_gp
 
@@ -216,6 +217,30 @@ def test_groups_that_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("relpref.limits.available_memory", lambda: 1e5)
     with pytest.raises(DataError, match="noise that up to 150 answers share needs 0.00 GB"):
         Blocks.of([Kind.of_gaps(np.zeros(150, int), np.arange(150), np.ones(150, int))])
+
+
+def test_many_reports_of_a_group() -> None:
+    """Two groups of 4,000 reports on five items cost what their items cost. The posterior is that
+    of linear regression; as many reports have no group.
+    """
+    rng, size, number, noise = np.random.default_rng(0), 5, 12_000, 0.6
+    first, group = rng.integers(size, size=number), np.arange(number) % 3
+    second = (first + rng.integers(1, size, size=number)) % size
+    # The utilities, and the values of either group.
+    at, seen = np.arange(number), np.zeros((number, 4 * size))
+    for start, scale in ((0, 1.2), (size * (1 + group), KNOWN["group_sd"] / np.sqrt(2))):
+        seen[at, start + first], seen[at, start + second] = scale, -scale
+    seen = seen[:, : 3 * size]
+    report = seen @ rng.normal(size=3 * size) + noise * rng.normal(size=number)
+    table = pd.DataFrame({"first": first, "second": second, "probability": ndtr(report)})
+    table["group"] = np.where(group < 2, group, np.nan)
+    data = PreferenceData.from_tables(range(size), table)
+    posterior = fit(data, fixed=KNOWN | {"soft_noise": noise})
+    variance = noise**2 + ROUNDING**2
+    covariance = np.linalg.inv(np.eye(3 * size) + seen.T @ seen / variance)
+    mean = 1.2 * (covariance @ seen.T @ report)[:size] / variance
+    assert_allclose(posterior.mean(), mean, atol=1e-8)
+    assert_allclose(posterior.covariance(), 1.44 * covariance[:size, :size], atol=1e-8)
 
 
 def test_refusals() -> None:

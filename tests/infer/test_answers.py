@@ -48,6 +48,11 @@ KINDS: dict[str, tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]] = {
         {"likelihood": Logistic()},
         COMMON,
     ),
+    "logistic lapses": (
+        TABLE[~TABLE["tie"]].drop(columns=["strength", "tie"]),
+        {"likelihood": Logistic(lapse=True)},
+        {"lapse": 0.12, **COMMON},
+    ),
     "rao-kupper": (
         TABLE,
         {"likelihood": Logistic()},
@@ -97,8 +102,9 @@ def log_chance(
     kind: str, parameters: Any, z: Any, scale: Any, tie: Any = False, strength: Any = None
 ) -> Any:
     """Log probability of an answer at shifted gaps z, by scipy and the definitions."""
-    if kind == "logistic":
-        return special.log_expit(z / scale)
+    lapse = parameters.get("lapse", 0.0)
+    if kind.startswith("logistic"):
+        return np.log(lapse / 2 + (1 - lapse) * special.expit(z / scale))
     if kind == "davidson":
         odds = np.exp(np.outer([1, 0, -1], 0.5 * z / scale))
         odds[1] *= np.expm1(parameters["tie_margin"] / scale)
@@ -109,8 +115,8 @@ def log_chance(
     grade = 0 if tie else 1 if strength is None else strength
     low = ends[grade - 1] if grade else -ends[0]
     chance = cdf((ends[grade] - z) / scale) - cdf((low - z) / scale)
-    if kind == "lapses":
-        chance = parameters["lapse"] / 3 + (1 - parameters["lapse"]) * chance
+    if lapse:
+        chance = lapse / 3 + (1 - lapse) * chance
     with np.errstate(divide="ignore"):
         return np.log(chance)
 
@@ -143,7 +149,7 @@ def test_against_integration(kind: str, fitted: Any, on_a_grid: Any) -> None:
     assert_allclose(fitted.mean(), mean, rtol=0, atol=(0.02 if loose else 1e-5) * sd.max())
     # Without log-concavity EP is a little less accurate: an answer may be a lapse or not, which is
     # no Gaussian.
-    assert_allclose(fitted.sd(), sd, rtol=0.03 if kind == "lapses" else 0.02 if loose else 1e-5)
+    assert_allclose(fitted.sd(), sd, rtol=0.03 if "lapses" in kind else 0.02 if loose else 1e-5)
     assert abs(fitted.log_evidence - log_evidence) <= (0.05 if loose else 1e-5)
     parameters = KINDS[kind][2]
     for asked, scale, shift in (({}, 1.0, 0.0), ({"rater": "z"}, 2.0, -0.4)):
@@ -155,7 +161,7 @@ def test_against_integration(kind: str, fitted: Any, on_a_grid: Any) -> None:
         both = {**asked, "shown_first": ["c", "c"]} if asked else {}
         found = fitted.prefer([("a", "c"), ("c", "a")], **both)
         assert abs(found["probability"][0] - weight @ chance) <= 0.005
-        assert ("tie" in found) == (kind not in ("logistic", "soft"))
+        assert ("tie" in found) == ("tie_margin" in parameters)
         total = found["probability"].sum() + (found["tie"][0] if "tie" in found else 0.0)
         assert abs(total - 1) <= 1e-12
 

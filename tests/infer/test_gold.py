@@ -81,7 +81,7 @@ def test_a_given_covariance(
     space: str,
     probability: float,
 ) -> None:
-    """Of a relation, or of attributes."""
+    """It is that of a relation, or of attributes."""
     problem, related = gold(name), name == "graph_n80"
     data, kernel = gold_data(problem), Precomputed(problem["K"])
     if related:

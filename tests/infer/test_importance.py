@@ -20,6 +20,7 @@ from relpref.infer.importance import (
     Coordinates,
     Evaluated,
     importance_points,
+    inverse_root,
     judged,
 )
 from relpref.kernels import GaussianProcess
@@ -145,7 +146,7 @@ def test_mixtures_are_smaller_where_memory_is_short(
 def test_many_items_are_averaged_over(
     data: PreferenceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By few points, each of which keeps one matrix of the items."""
+    """There are few points, each of which keeps one matrix of the items."""
     monkeypatch.setattr(importance, "_MANY", _NUMBER - 1)
     posterior = EP(two_parts, hyperparameters="integrate").run(0, data)
     points = len(posterior.belief.weights)
@@ -355,3 +356,25 @@ def test_uneven_weights_warn_and_name_the_remedy() -> None:
         info = judged(heavy)
     assert info["pareto_k"] == pytest.approx(0.9, abs=0.15)
     assert judged(np.zeros(36)) == {"points": 36, "effective_points": pytest.approx(36.0)}
+
+
+@pytest.mark.parametrize("steepest", [3.0, 1e19])
+def test_the_spread_is_that_of_the_curvature(steepest: float) -> None:
+    """Also where curvatures differ by more than a Cholesky factor bears: labels almost without
+    noise have such evidences.
+    """
+    axes, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    hessian = (axes * np.array([0.5, 2.0, steepest])) @ axes.T
+    root = inverse_root(hessian, 0.1)
+    assert np.all(np.isfinite(root))
+    if steepest < 1e6:
+        assert_allclose(root @ root.T, np.linalg.inv(hessian), rtol=1e-9)
+
+
+def test_directions_that_are_too_flat_are_not_believed() -> None:
+    root = inverse_root(np.diag([1e-8, 4.0]), 0.1)
+    assert_allclose(root @ root.T, np.diag([10.0, 0.25]), atol=1e-12)
+
+
+def test_what_has_no_curvature_is_not_spread_by_it() -> None:
+    assert_array_equal(inverse_root(np.full((2, 2), np.nan), 0.1), np.eye(2))

@@ -132,7 +132,7 @@ def test_a_relation_known_in_full_is_traced_like_any_other(symmetry: Any) -> Non
 
 
 def test_the_landmarks_are_those_of_the_kernel_at_the_medians() -> None:
-    """Or at the means, where a prior has no quantiles."""
+    """The means are taken where a prior has no quantiles."""
     data = relation()
     gammas = {name: dist.Gamma(2.0, 4.0).expand([2]).to_event(1) for name in LENGTHSCALES}
     for priors, value in ((None, np.sqrt(2)), (gammas, 0.5)):

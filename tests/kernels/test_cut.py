@@ -174,22 +174,6 @@ def test_item_graph() -> None:
     assert_allclose(item_graph(points, lengthscale=[2.0, 10.0, 0.4]), scaled, atol=1e-14)
 
 
-def test_graph_of_the_items() -> None:
-    rng = np.random.default_rng(0)
-    names = list("abcdef")
-    table = pd.DataFrame(rng.standard_normal((N, 2)) * [1.0, 50.0], index=names)
-    links = pd.DataFrame({"source": ["a", "c"], "target": ["b", "f"], "weight": [2.0, 0.5]})
-    rankings = relpref.Rankings.from_orders([names, names[::-1], ["b", "a", ("c", "d", "e", "f")]])
-    rankings = rankings.with_items(table, relations={"like": links})
-    standardized = (table - table.mean()) / table.std(ddof=0)
-    expected = cut_features(rankings.positions, item_graph(standardized.to_numpy()))
-    assert_allclose(cut_features(rankings), expected, rtol=1e-12)
-    linked = np.zeros((N, N))
-    linked[0, 1] = linked[1, 0] = 2.0
-    linked[2, 5] = linked[5, 2] = 0.5
-    assert_array_equal(cut_features(rankings, "like"), cut_features(rankings.positions, linked))
-
-
 def test_a_table_of_weights_is_read_by_label() -> None:
     names = list("abcdef")
     frame = pd.DataFrame(weights(), index=names, columns=names)

@@ -81,7 +81,7 @@ def test_squared_exponential_is_a_covariance() -> None:
 
 
 def test_gradients_at_duplicates() -> None:
-    """In attributes and lengthscales, of a weighted sum of the covariances, by differences."""
+    """Those of a weighted sum of covariances in attributes and lengthscales are differences."""
     weights = np.random.default_rng(1).standard_normal((len(KERNELS), 6, 6))
 
     def weighted(at: Any) -> Any:

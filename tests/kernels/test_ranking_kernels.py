@@ -65,7 +65,10 @@ def gram(features: Any, data: Rankings, **parameters: Any) -> Any:
         ),
         (Cut(keep=0.4), lambda data: item_graph(data.items.standardized_attributes(), keep=0.4)),
         (Cut(np.ones((5, 5))), lambda data: np.ones((5, 5))),
-        (Cut("like", function="concave"), lambda data: "like"),
+        (
+            Cut("like", function="concave"),
+            lambda data: data.items.relations["like"].weight_matrix,
+        ),
     ],
 )
 def test_cut(kernel: Cut, graph: Any) -> None:
