@@ -58,9 +58,7 @@ def test_model_and_engine_are_chosen_by_name() -> None:
     assert posterior.info["notes"][-1] == (
         "a model of attributes and the items themselves does not use relations: 'roaster'"
     )
-    data = relpref.PreferenceData.from_tables(ITEMS, ANSWERS)
-    steps = Laplace(preference_gp, hyperparameters="maximize").run(0, data)
-    assert_array_equal(posterior.mean(), steps.mean())
+    assert (posterior.info["model"], posterior.info["engine"]) == ("preference_gp", "Laplace")
 
 
 def test_a_program_of_ones_own() -> None:
@@ -124,14 +122,23 @@ def test_unknown_names_are_refused(keywords: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize(
     ("by_name", "by_object"),
     [
-        ({"engine": "laplace"}, {"engine": "Laplace"}),
-        ({"model": "Preference-GP"}, {"model": preference_gp}),
-        ({"likelihood": "LOGISTIC"}, {"likelihood": Logistic()}),
-        ({"attribute_kernel": "matern"}, {"attribute_kernel": Matern52()}),
-        ({"attribute_kernel": "squared_exponential"}, {"attribute_kernel": SquaredExponential()}),
         (
-            {"relation_kernels": {"roaster": "hidden-common-cause"}},
-            {"relation_kernels": {"roaster": HiddenCommonCause()}},
+            {"model": "Preference-GP", "attribute_kernel": "matern"},
+            {"model": preference_gp, "attribute_kernel": Matern52()},
+        ),
+        (
+            {
+                "engine": "laplace",
+                "likelihood": "LOGISTIC",
+                "attribute_kernel": "squared_exponential",
+                "relation_kernels": {"roaster": "hidden-common-cause"},
+            },
+            {
+                "engine": "Laplace",
+                "likelihood": Logistic(),
+                "attribute_kernel": SquaredExponential(),
+                "relation_kernels": {"roaster": HiddenCommonCause()},
+            },
         ),
         (
             {"relation_kernels": {"roaster": "Hidden_Common_Cause-cliques"}},

@@ -51,12 +51,9 @@ A_KIND = [
     lambda x: x,
     lambda x: x + 1,
     lambda x: x + 2,
-    lambda x: x[0],
     lambda x: -x,
     lambda x, y=1: x,
     lambda x, y=2: x,
-    times(1.0),
-    times(2.0),
     times(np.ones(3)),
     times(np.ones(4)),
     Times(1.0),
@@ -71,7 +68,6 @@ A_KIND = [
     dist.Normal(0.0, 1.0),
     dist.Normal(0.0, 2.0),
     dist.HalfNormal(1.0),
-    dist.LogNormal(0.0, 1.0).expand([2]),
     dist.LogNormal(0.0, 2.0).expand([2]),
     dist.LogNormal(0.0, 2.0).expand([3]),
     np.zeros(2),
@@ -132,16 +128,6 @@ def check_records(found: list[dict[str, Any]], number: int) -> None:
         for name, value in expected.items():
             np.testing.assert_array_equal(record[name], value)
             assert np.asarray(record[name]).dtype == np.asarray(value).dtype
-
-
-def test_a_journal_has_what_was_added(tmp_path: Path) -> None:
-    file = tmp_path / "folds.jsonl"
-    journal = Journal(file, "folds", SETTINGS)
-    assert journal.records == []
-    journal.add(RECORDS[0])
-    journal.add(RECORDS[1])
-    check_records(journal.records, 2)
-    check_records(Journal(file, "folds", SETTINGS).records, 2)
 
 
 def test_a_journal_goes_on_after_an_interruption_at_any_byte(tmp_path: Path) -> None:

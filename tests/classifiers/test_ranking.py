@@ -15,7 +15,7 @@ from relpref.data import Rankings
 from relpref.data_loaders import rank_dishes
 from relpref.errors import DataError
 from relpref.infer import ClassPosterior
-from relpref.kernels import Kendall, Landmarks, kendall_kernel
+from relpref.kernels import kendall_kernel
 from relpref.kernels.ranking import LandmarkFeatures, SampledMallows
 
 FIXED = {"amplitude": 2.0}
@@ -66,21 +66,6 @@ def test_two_kinds_of_eaters(kernel: str, kind: str) -> None:
     assert (model.landmark_error_ > 0) == (kernel == "mallows") and model.landmark_error_ < 0.8
 
 
-@pytest.mark.slow
-def test_all_rankings_as_landmarks_are_the_exact_process() -> None:
-    """The same Gaussian process by features of all pairs and by landmarks, at new rankings, too."""
-    train, test = users(number=30), users(seed=1, number=30)
-    explicit = RankingGPClassifier("kendall", fixed=FIXED).fit(train)
-    exact = RankingGPClassifier(Landmarks(Kendall(), train), fixed=FIXED).fit(train)
-    assert_allclose(exact.predict_proba(test), explicit.predict_proba(test), atol=1e-7)
-    assert exact.posterior_.log_evidence == pytest.approx(
-        explicit.posterior_.log_evidence, abs=1e-6
-    )
-    assert_allclose(
-        exact.posterior_.latent(test), explicit.posterior_.latent(_given(explicit, test)), atol=1e-6
-    )
-
-
 def test_too_few_landmarks_are_no_secret() -> None:
     data = rank_dishes(30, 1.0)
     with pytest.warns(
@@ -104,10 +89,6 @@ def test_kendall_landmarks_are_computed_before() -> None:
     )
     own = seen.residual + np.square(seen.features).sum(axis=1)
     assert_allclose(own, np.diag(kendall_kernel(test)), atol=1e-10)
-
-
-def _given(model: RankingGPClassifier, rankings: Rankings) -> Rankings:
-    return model._treatment.prepare(rankings)[0]
 
 
 @pytest.mark.slow

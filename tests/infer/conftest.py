@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
 
 from relpref.data import PreferenceData, RelationData
 
@@ -45,6 +47,33 @@ def gold_data() -> Callable[[Any], PreferenceData]:
         return PreferenceData.from_tables(items, comparisons, {"links": links})
 
     return make
+
+
+class Grid(NamedTuple):
+    """Utilities on a grid, their posterior weights and moments, and the log evidence."""
+
+    utility: Any
+    weight: Any
+    mean: Any
+    sd: Any
+    log_evidence: float
+
+
+@pytest.fixture(scope="session")
+def on_a_grid() -> Callable[..., Grid]:
+    """Integrates the likelihood of three utilities over a grid of their whitened values."""
+
+    def integrate(covariance: Any, log_likelihood: Callable[[Any], Any], axis: Any) -> Grid:
+        white = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
+        utility = white @ np.linalg.cholesky(covariance).T
+        log_weight = log_likelihood(utility) + norm.logpdf(white).sum(axis=1)
+        total = logsumexp(log_weight)
+        weight = np.exp(log_weight - total)
+        mean = weight @ utility
+        sd = np.sqrt(weight @ (utility - mean) ** 2)
+        return Grid(utility, weight, mean, sd, total + 3 * np.log(axis[1] - axis[0]))
+
+    return integrate
 
 
 @pytest.fixture(scope="session")

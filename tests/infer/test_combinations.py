@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from benchmarks.combinations import COLUMNS, answers, drawn, measured
+from benchmarks.combinations import answers, drawn, measured
 from relpref.data import PreferenceData
 from relpref.infer import EP, Laplace
 from relpref.infer.evidence import use_dual_space
@@ -60,10 +60,3 @@ def test_the_gradient_is_that_of_the_evidence(seed: int) -> None:
         sides = [evidence(step) for step in (1e-4, -1e-4)]
         heights = [float(side.log_evidence + side.log_prior) for side in sides]
         assert_allclose(slope, (heights[0] - heights[1]) / 2e-4, rtol=1e-6, atol=1e-6)
-
-
-def test_every_column_is_drawn() -> None:
-    seen = {word for words in drawn(0, 100) for word in words}
-    assert seen == {*COLUMNS, "probability", "Probit", "Logistic", "lapse", "laplace", "maximize"}
-    names = {*COLUMNS, "winner", "loser", "x_winner", "x_loser"} - {"covariate"}
-    assert set(answers(COLUMNS).columns) == names

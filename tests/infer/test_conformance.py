@@ -52,8 +52,10 @@ UNIT = np.exp(-0.5 * np.subtract.outer(np.arange(4.0), np.arange(4.0)) ** 2)
 
 
 def scaled(unit: Any) -> None:
-    """The answers look at the items with a weight that is learned: the projection moves."""
-    weight = numpyro.sample("weight", dist.LogNormal(0.0, 0.5))
+    """The answers look at the items with a weight that is learned: the projection moves. The prior
+    of the weight is known to JAX alone.
+    """
+    weight = numpyro.sample("weight", dist.HalfCauchy(1.0))
     noise = numpyro.sample("noise", dist.LogNormal(-1.0, 0.5))
     zeta = numpyro.sample("zeta", GaussianProcess(Dense(jnp.asarray(unit))))
     with numpyro.plate("rater", 2):

@@ -91,43 +91,35 @@ def test_warm_start_and_drift() -> None:
 
 @pytest.mark.parametrize("ranking", [False, True])
 def test_early_stopping(ranking: bool) -> None:
-    """Without regularisation the fit to noisy labels gets better on held-out conditioning nodes,
+    """Without regularization the fit to noisy labels gets better on held-out conditioning nodes,
     then worse.
-
-    With the smallest residuals the best is better by far (correlations of .79 to .95 against .61 to
-    .89 on eight other seeds).
     """
     rng = np.random.default_rng(20)
     nodes = rng.standard_normal((40, 6))
     kernel = np.exp(-0.1 * np.sum((nodes[:, None] - nodes) ** 2, axis=-1))
     truth = nodes[:, :3] @ rng.standard_normal((3, 3)) @ nodes[:, :3].T
-    training, held_out = np.arange(25), np.arange(25, 40)
     objects = Side.training(kernel)
     rows, columns = np.divmod(np.arange(25 * 40), 40)
     gram = EdgeGram(Kronecker(), Side.training(kernel[:25, :25]), objects, rows, columns)
-    asked = Side(kernel[np.ix_(held_out, training)], np.full(15, -1))
-    labels = (truth[training] + 2.0 * rng.standard_normal((25, 40))).ravel()
+    asked = Side(kernel[25:, :25], np.full(15, -1))
+    labels = (truth[:25] + 2.0 * rng.standard_normal((25, 40))).ravel()
 
     def score(dual: Any) -> float:
         scores = gram.kernel.scores(asked, objects, gram.weights(dual))
-        return float(np.corrcoef(scores.ravel(), truth[held_out].ravel())[0, 1])
+        return float(np.corrcoef(scores.ravel(), truth[25:].ravel())[0, 1])
 
-    def stopped(minimise: Any) -> EarlyStopping:
-        stopping = EarlyStopping(score, patience=15)
-        groups = rows if ranking else None
-        found = solve_edges(gram, labels, 0.0, groups=groups, minimise=minimise, callback=stopping)
+    best = {}
+    for minimise in ("residual", "error"):
+        stopping, groups = EarlyStopping(score, patience=15), rows if ranking else None
+        options: Any = {"groups": groups, "minimise": minimise, "callback": stopping}
+        found = solve_edges(gram, labels, 0.0, **options)
         assert found.reason == "stopped"
         assert found.iterations == stopping.iteration + 15 == len(stopping.scores)
-        assert stopping.solution is not None
-        assert (
-            score(stopping.solution)
-            == stopping.scores[stopping.iteration - 1]
-            == max(stopping.scores)
-        )
-        assert stopping.scores[-1] < max(stopping.scores)
-        return stopping
-
-    assert max(stopped("residual").scores) > max(stopped("error").scores) + 0.1
+        best[minimise] = max(stopping.scores)
+        assert score(stopping.solution) == stopping.scores[stopping.iteration - 1] == best[minimise]
+        assert stopping.scores[-1] < best[minimise]
+    # On eight other seeds the best are 0.79 to 0.95 and 0.61 to 0.89.
+    assert best["residual"] > best["error"] + 0.1
 
 
 def test_refusals() -> None:

@@ -19,14 +19,12 @@ def bare(links: Any, answers: Any = ("ab", "cd")) -> PreferenceData:
 
 
 def test_nothing_ties_them_together(fit: Callable[..., Any]) -> None:
-    with pytest.warns(UserWarning, match="2 groups.*no comparison, relation or attribute"):
+    with pytest.warns(
+        UserWarning, match="2 groups.*no comparison, relation or attribute"
+    ) as caught:
         posterior = fit(bare(["ab", "cd"]), FIXED)
     assert "2 groups" in posterior.info["groups"]
-
-
-def test_the_warning_points_at_the_caller(fit: Callable[..., Any]) -> None:
-    with pytest.warns(UserWarning, match="2 groups") as caught:
-        fit(bare(["ab", "cd"]), FIXED)
+    # The warning points at the caller.
     assert not caught[0].filename.endswith(("assemble.py", "ep.py"))
 
 
@@ -54,7 +52,3 @@ def test_attributes_tie_them_together(
     assert (
         posterior.info["groups"] == "2 groups of items are tied together by their attributes alone"
     )
-
-
-def test_one_group_needs_no_line(posterior: Any) -> None:
-    assert "groups" not in posterior.info

@@ -58,7 +58,7 @@ def test_they_maximise_evidence_and_prior(
             assert abs(ends[0] - ends[1]) / 2e-4 <= 1e-2, (name, entry)
     rng = np.random.default_rng(0)
     best = objective(found)
-    for _ in range(10):
+    for _ in range(4):
         assert (
             objective(
                 {
@@ -122,6 +122,8 @@ def test_fixed_values_that_do_not_fit(
         ({"max_evaluations": -1}, "max_evaluations is -1"),
         ({"tol": 0.0}, "tol is 0.0"),
         ({"tol": 1.0}, "tol is 1.0"),
+        ({"hyperparameters": "nuts", "draws": 7}, "draws is 7"),
+        ({"hyperparameters": "nuts", "warmup": 0}, "warmup is 0"),
     ],
 )
 def test_options_that_mean_nothing(options: Any, message: str) -> None:

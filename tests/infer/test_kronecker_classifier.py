@@ -77,10 +77,7 @@ def known(data: RelationData) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "symmetry",
-    ["none", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("symmetric", "reciprocal"))],
-)
+@pytest.mark.parametrize("symmetry", SIGNS)
 def test_all_edges_as_landmarks_are_the_process_itself(
     symmetry: str, expectation_propagation: Callable[..., Any]
 ) -> None:
@@ -135,26 +132,16 @@ def test_a_relation_known_in_full_is_traced_like_any_other(symmetry: Any) -> Non
 
 
 def test_the_landmarks_are_those_of_the_kernel_at_the_medians() -> None:
+    """The means are taken where a prior has no quantiles."""
     data = relation()
-    landmarks = edge_landmarks(data, 4)
-    medians = {name: np.full(2, np.sqrt(2)) for name in LENGTHSCALES}
-    again = edge_landmarks(data, 4, values=medians)
-    assert landmarks.rows.tolist() == again.rows.tolist() and landmarks.error == pytest.approx(
-        again.error
-    )
-    assert 0 < landmarks.error < 1 and len(landmarks) == 4
-    other = edge_landmarks(data, 4, values={name: np.full(2, 0.1) for name in LENGTHSCALES})
-    assert other.error > landmarks.error
-
-
-def test_the_landmarks_are_those_at_the_means_where_a_prior_has_no_quantiles() -> None:
-    data = relation()
-    priors = {name: dist.Gamma(2.0, 4.0).expand([2]).to_event(1) for name in LENGTHSCALES}
-    landmarks = edge_landmarks(data, 4, priors=priors)
-    again = edge_landmarks(data, 4, values={name: np.full(2, 0.5) for name in LENGTHSCALES})
-    assert landmarks.rows.tolist() == again.rows.tolist() and landmarks.error == pytest.approx(
-        again.error
-    )
+    gammas = {name: dist.Gamma(2.0, 4.0).expand([2]).to_event(1) for name in LENGTHSCALES}
+    for priors, value in ((None, np.sqrt(2)), (gammas, 0.5)):
+        landmarks = edge_landmarks(data, 4, priors=priors)
+        values = {name: np.full(2, value) for name in LENGTHSCALES}
+        again = edge_landmarks(data, 4, values=values)
+        assert landmarks.rows.tolist() == again.rows.tolist()
+        assert landmarks.error == pytest.approx(again.error)
+        assert 0 < landmarks.error < 1 and len(landmarks) == 4
 
 
 def test_labels_of_other_kinds_are_refused_where_they_stand() -> None:

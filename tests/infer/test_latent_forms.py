@@ -120,14 +120,12 @@ def compared(engine: Any, option: int, form: str) -> Any:
     return fit(engine, written_out(*PLATES[form][1]), **OPTIONS[option])
 
 
-NOW = ("plate", "covariances", "CAR", "GaussianRandomWalk", "affine")  # the others are slow
+ALL = [(form, EP, 0) for form in PLATES]
+SOME = [(form, *how) for form in ("plate", "covariances") for how in ((Laplace, 0), (EP, 1))]
 
 
-def forms(names: Any) -> list[Any]:
-    return [name if name in NOW else pytest.param(name, marks=pytest.mark.slow) for name in names]
-
-
-def check_plates(form: str, engine: Any, option: int) -> None:
+@pytest.mark.parametrize(("form", "engine", "option"), ALL + SOME)
+def test_plates_are_their_sites_written_out(form: str, engine: Any, option: int) -> None:
     draw, numbers = PLATES[form]
     same = next(name for name, (_, other) in PLATES.items() if other is numbers)
     apart = compared(engine, option, same)
@@ -138,22 +136,6 @@ def check_plates(form: str, engine: Any, option: int) -> None:
         mean = together.mean(site="w").reshape(RATERS, ITEMS)[k]
         assert_allclose(mean, apart.mean(site=f"w{k}"), rtol=0, atol=tol)
     assert_equal(together, apart, tol)
-
-
-@pytest.mark.parametrize("form", [*PLATES])
-def test_plates_are_their_sites_written_out(form: str) -> None:
-    check_plates(form, EP, 0)
-
-
-@pytest.mark.parametrize("form", forms(PLATES))
-def test_plates_by_laplace(form: str) -> None:
-    check_plates(form, Laplace, 0)
-
-
-@pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("form", forms(PLATES))
-def test_hyperparameters_of_plates(form: str, engine: Any) -> None:
-    check_plates(form, engine, 1)
 
 
 FAMILIES: dict[str, Make] = {
@@ -211,16 +193,15 @@ def test_densities_are_those_of_the_family(family: str) -> None:
     assert_allclose(density, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", forms(FAMILIES))
-def test_families_are_multivariate_normals(family: str, engine: Any) -> None:
+@pytest.mark.parametrize("family", ["CAR", "GaussianRandomWalk", "affine"])
+def test_families_are_multivariate_normals(family: str) -> None:
     make = FAMILIES[family]
 
     def one_normal(amplitude: Any) -> Any:
         mean, covariance = gaussian_parts(make(amplitude))
         return numpyro.sample("w", normal(mean, covariance.dense()))
 
-    first, second = (fit(engine, draw, **OPTIONS[1]) for draw in (site(make), one_normal))
+    first, second = (fit(EP, draw, **OPTIONS[1]) for draw in (site(make), one_normal))
     assert_allclose(first.mean(), second.mean(), rtol=0, atol=1e-5)
     assert_allclose(first.covariance(), second.covariance(), rtol=0, atol=1e-5)
     assert_equal(first, second, 1e-5)

@@ -10,7 +10,7 @@ import numpyro
 import pytest
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer import EP, Laplace
+from relpref.infer import Laplace
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ListComparison, ListSizes, LogisticComparison
 from relpref.linalg import Dense
@@ -77,7 +77,5 @@ def test_mode_of_plackett_and_luce() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
-        EP(program).run(0, 0.7)
     with pytest.raises(UnsupportedProgramError, match="space='auto'"):
         fit(0.7, space="observation")

@@ -58,37 +58,6 @@ def test_updates_are_fits(data: PreferenceData, tmp_path: Path) -> None:
     assert again.update(more).log_evidence == pytest.approx(after.log_evidence, abs=1e-6)
 
 
-ENDS = [(1, 1, 2, 3), (1, 1, 2), (1, 2, 2, 2), (1, 2, 3)]
-MIDDLE = [(1, 2, 2, 3), *ENDS[1:]]
-
-
-@pytest.mark.parametrize(
-    ("engine", "lists"),
-    [(EP, MIDDLE), (Laplace, ENDS), pytest.param(Laplace, MIDDLE, marks=pytest.mark.slow)],
-)
-def test_order_and_names_leave_no_trace(engine: Any, lists: list[tuple[int, ...]]) -> None:
-    """Of lists, of the items of a tie, of rows, and of the items themselves."""
-    rng, rows = np.random.default_rng(5), []
-    for number, places in enumerate(lists):
-        chosen = rng.choice(5, len(places), replace=False)
-        rows += [(number, item, 1 + place) for item, place in zip(chosen, places, strict=True)]
-    table = pd.DataFrame(rows, columns=["list", "item", "place"])
-    names, numbers = rng.permutation(5), rng.permutation(4)
-    turned = table.assign(list=numbers[table["list"]], item=names[table["item"]]).iloc[
-        rng.permutation(len(rows))
-    ]
-    found = []
-    for one in (table, turned):
-        data = PreferenceData.from_tables(list(range(5)), one)
-        likelihood = Logistic() if engine is Laplace else Probit()
-        options = {"progress_bar": False, "likelihood": likelihood}
-        found.append(engine(preference_gp, fixed=FIXED).run(0, data, **options))
-    first, other = found
-    assert other.mean()[names] == pytest.approx(first.mean(), abs=1e-6)
-    assert other.sd()[names] == pytest.approx(first.sd(), abs=1e-6)
-    assert other.log_evidence == pytest.approx(first.log_evidence, abs=1e-6)
-
-
 def test_refused(data: PreferenceData) -> None:
     remedy = r"Laplace has no lists with Gaussian noise \(Thurstone\): fit with EP"
     for engine in (Laplace(preference_gp), Laplace(preference_gp, hyperparameters="em")):

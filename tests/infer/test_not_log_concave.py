@@ -20,7 +20,7 @@ from relpref import PreferenceData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess, Precomputed
-from relpref.likelihoods import Logistic, Probit, ProbitComparison, TiltedMoments
+from relpref.likelihoods import Probit, ProbitComparison, TiltedMoments
 from relpref.linalg import Dense
 from relpref.models import preference_gp
 
@@ -34,11 +34,9 @@ OPTIONS: dict[str, Any] = {"attribute_kernel": Precomputed(COVARIANCE), "individ
 FIXED = {"attributes_amplitude": 1.0, "lapse": LAPSE}
 
 
-def fit(engine: Any = EP, likelihood: Any = None, fixed: Any = None, **options: Any) -> Any:
-    given = {"fixed": FIXED if fixed is None else fixed, "hyperparameters": "maximize", **options}
-    likelihood = Probit(lapse=True) if likelihood is None else likelihood
-    found = engine(preference_gp, **given)
-    return found.run(0, DATA, likelihood=likelihood, **OPTIONS)
+def fit(engine: Any = EP, **options: Any) -> Any:
+    given = {"fixed": FIXED, "hyperparameters": "maximize", **options}
+    return engine(preference_gp, **given).run(0, DATA, likelihood=Probit(lapse=True), **OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -46,38 +44,21 @@ def fitted() -> Any:
     return fit()
 
 
-def truth(chance: Any) -> tuple[Any, Any, float]:
-    """Mean, sd and log evidence on a grid."""
-    axis = np.linspace(-6, 6, 61)
-    white = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
-    utility = white @ np.linalg.cholesky(COVARIANCE).T
-    log_weight = -0.5 * (white**2).sum(axis=1)
-    for winner, loser, count in TABLE.itertuples(index=False):
-        gap = utility[:, LABELS.index(winner)] - utility[:, LABELS.index(loser)]
-        log_weight += count * np.log(chance(gap))
-    total = special.logsumexp(log_weight)
-    weight = np.exp(log_weight - total)
-    evidence = total + 3 * np.log(axis[1] - axis[0]) - 1.5 * np.log(2 * np.pi)
-    mean = weight @ utility
-    return mean, np.sqrt(weight @ (utility - mean) ** 2), evidence
+def test_a_contradicting_answer_has_a_negative_precision(fitted: Any, on_a_grid: Any) -> None:
+    """Mean, sd and log evidence are those on a grid."""
+    first, second = (np.array([LABELS.index(x) for x in TABLE[end]]) for end in ("winner", "loser"))
 
+    def log_likelihood(utility: Any) -> Any:
+        chance = LAPSE / 2 + (1 - LAPSE) * special.ndtr(utility[:, first] - utility[:, second])
+        return np.log(chance) @ TABLE["count"].to_numpy()
 
-def test_a_contradicting_answer_has_a_negative_precision(fitted: Any) -> None:
+    exact = on_a_grid(COVARIANCE, log_likelihood, np.linspace(-6, 6, 61))
     assert fitted.info["result"] == "converged"
     assert fitted.info["space"] == "latent"
     assert fitted.sites["precision"].min() < -0.01
-    mean, sd, evidence = truth(lambda gap: LAPSE / 2 + (1 - LAPSE) * special.ndtr(gap))
-    assert_allclose(fitted.mean(), mean, rtol=0, atol=0.035 * sd.max())
-    assert_allclose(fitted.sd(), sd, rtol=0.03)
-    assert abs(fitted.log_evidence - evidence) <= 0.05
-
-
-def test_logistic_noise_with_lapses() -> None:
-    found = fit(likelihood=Logistic(lapse=True))
-    mean, sd, evidence = truth(lambda gap: LAPSE / 2 + (1 - LAPSE) * special.expit(gap))
-    assert_allclose(found.mean(), mean, rtol=0, atol=0.03 * sd.max())
-    assert_allclose(found.sd(), sd, rtol=0.03)
-    assert abs(found.log_evidence - evidence) <= 0.05
+    assert_allclose(fitted.mean(), exact.mean, rtol=0, atol=0.035 * exact.sd.max())
+    assert_allclose(fitted.sd(), exact.sd, rtol=0.03)
+    assert abs(fitted.log_evidence - exact.log_evidence) <= 0.05
 
 
 def test_laplace_climbs_where_the_curvature_is_negative() -> None:

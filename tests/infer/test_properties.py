@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 import relpref
 from relpref.data import PreferenceData
@@ -17,7 +17,7 @@ from relpref.infer import EP
 from relpref.models import xpgp
 
 SEEDS = st.integers(0, 10_000)
-FEW = settings(max_examples=12, deadline=None, derandomize=True)
+FEW = settings(max_examples=5, deadline=None, derandomize=True)
 
 
 def rebuilt(items: Any, comparisons: Any, links: Any) -> PreferenceData:
@@ -47,53 +47,6 @@ def test_names_and_order_of_the_rows_do_not_matter(
     assert_allclose(left, right, rtol=0, atol=1e-8)
     left = one.explain().rename(index=names)
     assert_allclose(left, other.explain().loc[left.index], rtol=0, atol=1e-8)
-
-
-@FEW
-@given(seed=SEEDS)
-def test_a_count_is_so_many_rows(
-    seed: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
-) -> None:
-    rng = np.random.default_rng(seed)
-    data = make_data(seed % 5, count=rng.integers(1, 8, 30))
-    items, comparisons, relations = data.to_tables()
-    repeated = comparisons.loc[comparisons.index.repeat(comparisons["count"])].drop(columns="count")
-    again = rebuilt(items, repeated.sample(frac=1, random_state=seed), relations["next"])
-    one, other = fit(data), fit(again)
-    assert one.log_evidence == other.log_evidence
-    assert_array_equal(one.mean(), other.mean())
-    assert_array_equal(one.covariance(), other.covariance())
-
-
-@FEW
-@given(seed=SEEDS)
-def test_the_opposite_answers_give_the_opposite_utilities(
-    seed: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
-) -> None:
-    data = make_data(seed % 11, count=np.random.default_rng(seed).integers(1, 4, 30))
-    items, comparisons, relations = data.to_tables()
-    swapped = comparisons.rename(columns={"winner": "loser", "loser": "winner"})
-    one = fit(data, tol=1e-11)
-    other = fit(rebuilt(items, swapped, relations["next"]), tol=1e-11)
-    assert_allclose(one.mean(), -other.mean(), rtol=0, atol=1e-8)
-    assert_allclose(one.covariance(), other.covariance(), rtol=0, atol=1e-8)
-    assert abs(one.log_evidence - other.log_evidence) <= 1e-9
-
-
-@FEW
-@given(seed=SEEDS, row=st.integers(0, 29))
-def test_one_more_answer_moves_the_gap_its_way(
-    seed: int, row: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
-) -> None:
-    before = make_data(seed % 13)
-    count = before.count.copy()
-    count[row] += 1
-    pairs = list(zip(before.winner.tolist(), before.loser.tolist(), strict=True))
-    after = make_data(attributes=before.attributes, pairs=pairs, count=count)
-    question = [(before.labels[before.winner[row]], before.labels[before.loser[row]])]
-    first, second = (fit(data).prefer(question).iloc[0] for data in (before, after))
-    assert second["gap_mean"] > first["gap_mean"]
-    assert second["gap_sd"] < first["gap_sd"]
 
 
 SCRIPT = """

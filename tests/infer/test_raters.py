@@ -55,30 +55,27 @@ def simulated(
     return utility, noise, pd.DataFrame({"winner": winner, "loser": loser, "rater": rater})
 
 
-def test_against_integration() -> None:
+def test_against_integration(on_a_grid: Any) -> None:
     """Over three utilities and the noise of three raters."""
     found: Any = EP(preference_gp, fixed=KNOWN).run(0, data(), **OPTIONS)
-    axis = np.linspace(-5.5, 5.5, 31)
-    white = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
-    utility = white @ (1.2 * np.linalg.cholesky(COVARIANCE)).T
     nodes = np.linspace(-5, 5, 41)
     density = stats.norm.pdf(nodes) * (nodes[1] - nodes[0])
     answers: Any = data().comparisons
-    log_weight, about = stats.norm.logpdf(white).sum(axis=1), []
-    for rater in range(3):
-        rows = np.flatnonzero(answers.rater == rater)
-        gaps = utility[:, answers.winner[rows]] - utility[:, answers.loser[rows]]
-        log = (
-            special.log_ndtr(gaps[None] / np.exp(SPREAD * nodes)[:, None, None])
-            @ answers.count[rows]
-        )
-        joint = np.log(density)[:, None] + log
-        log_weight += special.logsumexp(joint, axis=0)
-        about.append(joint - special.logsumexp(joint, axis=0))
-    log_evidence = special.logsumexp(log_weight) + 3 * np.log(axis[1] - axis[0])
-    weight = np.exp(log_weight - special.logsumexp(log_weight))
-    mean = weight @ utility
-    sd = np.sqrt(weight @ (utility - mean) ** 2)
+    about = []
+
+    def log_likelihood(utility: Any) -> Any:
+        total = 0.0
+        for rater in range(3):
+            rows = np.flatnonzero(answers.rater == rater)
+            gaps = utility[:, answers.winner[rows]] - utility[:, answers.loser[rows]]
+            scaled = gaps[None] / np.exp(SPREAD * nodes)[:, None, None]
+            joint = np.log(density)[:, None] + special.log_ndtr(scaled) @ answers.count[rows]
+            total = total + special.logsumexp(joint, axis=0)
+            about.append(joint - special.logsumexp(joint, axis=0))
+        return total
+
+    axis = np.linspace(-5.5, 5.5, 31)
+    utility, weight, mean, sd, log_evidence = on_a_grid(1.44 * COVARIANCE, log_likelihood, axis)
     # Three items and twelve answers: what is not known of noise and of utilities hangs together,
     # which the approximation leaves out.
     assert abs(found.log_evidence - log_evidence) <= 0.2
@@ -286,6 +283,7 @@ def test_intervals_cover_and_the_spread_is_calibrated() -> None:
     assert_allclose(shares, 0.8, atol=0.045)
 
 
+@pytest.mark.slow
 def test_a_search_to_next_to_no_noise_ends() -> None:
     """Equal reports of three raters say that the raters are exact; rounding then shows.
 

@@ -5,6 +5,7 @@ computed.
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -36,6 +37,11 @@ def discrete() -> None:
 
 def product() -> None:
     answer(latent("f") * latent("g"))
+
+
+def together() -> None:
+    with numpyro.plate("row", 3):
+        numpyro.sample("answer", dist.Bernoulli(probs=jax.nn.softmax(latent())), obs=ONES)
 
 
 def in_a_scale() -> None:
@@ -78,6 +84,7 @@ def one_depends_on_another() -> None:
             product,
             "'answer' .*more than one linear combination of the latent sites 'f' and 'g'.*NUTS",
         ),
+        (together, "'answer' .*each other.*NUTS"),
         (in_a_scale, "'measured' .*in more than one place.*NUTS"),
         (vectors, "'measured' .*shape.*NUTS"),
         (nothing_observed, "no observed site.*without_answers"),

@@ -96,13 +96,6 @@ def posterior() -> Any:
     return fit(data(ITEMS.loc[OLD], LINKS))
 
 
-def test_the_parts_add_up(posterior: Any) -> None:
-    parts = ["attributes", "near", "cites_linking", "cites_linked", "drinks", "walks"]
-    explained = posterior.explain()
-    assert list(explained.columns)[: len(parts)] == parts
-    assert_allclose(explained[parts].sum(axis=1), explained["mean"], rtol=0, atol=1e-8)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("brought", ["attributes", "links", "both"])
 def test_many_newcomers_at_once(brought: str, posterior: Any) -> None:

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.infer.host_space import HostSpace
 from relpref.infer.rows import DenseRows, SparseRows
-from relpref.infer.spaces import DualSpace, LatentSpace, Map, lower_of_product
+from relpref.infer.spaces import DualSpace, LatentSpace, Map
 from relpref.linalg import Dense
 
 SIZES = [1, 5, 128, 129, 300]
@@ -33,26 +33,12 @@ def on_host(size: int, nugget: float, **options: Any) -> HostSpace:
     return HostSpace.of(Dense(covariance), rows, **options)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_products_and_quotients_of_triangles(size: int) -> None:
-    generator, space = np.random.default_rng(size), on_host(size, 1e-12)
-    right = space.rows.gram(generator.uniform(0.0, 1.0, 2 * size)) @ space.root
-    lower = np.tril(generator.standard_normal((size, size))) / size + 3 * np.eye(size)
-    assert np.all(np.tril(space.root, -1) == 0)
-    assert_allclose(np.tril(space.product(right)), np.tril(space.root.T @ right), atol=1e-11)
-    found = space.quotient(lower)
-    assert_allclose(found @ lower.T, space.root, atol=1e-12)
-    assert np.all(np.tril(found, -1) == 0)
-    with jax.enable_x64(True):
-        product = np.asarray(lower_of_product(jnp.asarray(lower), jnp.asarray(right)))
-    assert_allclose(np.tril(product), np.tril(lower.T @ right), atol=1e-11)
-
-
 @pytest.mark.parametrize(
     ("kind", "size", "nugget"),
     [
         *((kind, size, nugget) for kind in (False, True) for size in SIZES for nugget in NUGGETS),
-        *((kind, 7, 1.0) for kind in (LatentSpace, DualSpace)),
+        *((LatentSpace, size, 1.0) for size in (7, 200)),
+        (DualSpace, 7, 1.0),
     ],
 )
 def test_posterior_under_sites(kind: Any, size: int, nugget: float) -> None:
@@ -148,14 +134,7 @@ def test_rows_are_found_whatever_their_entries(size: int) -> None:
     for row in design:
         row[generator.integers(0, size, 2)] += generator.choice([1.0, -1.0, 0.5, 1e-3, 7.3], 2)
     design[:5] = 0.0  # such as an item that is compared with itself
-    precision, white = generator.uniform(0, 2, 60), generator.standard_normal((size, size))
-    with jax.enable_x64(True):
-        found: Any = SparseRows.of(design)
-        for rows in (found, DenseRows(jnp.asarray(design))):
-            gram = design.T @ (precision[:, None] * design)
-            assert_allclose(rows.gram(jnp.asarray(precision)), gram, atol=1e-11)
-            variances = np.square(design @ white).sum(axis=1)
-            assert_allclose(rows.variances(jnp.asarray(white)), variances, atol=1e-11)
+    found: Any = SparseRows.of(design)
     written = np.zeros_like(design)
     for side in (0, 1):
         columns, entries = (np.asarray(each)[:, side] for each in (found.column, found.entry))

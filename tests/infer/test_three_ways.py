@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from relpref.data import PreferenceData
-from relpref.errors import DataError, InferenceError
+from relpref.errors import InferenceError
 from relpref.infer import EP
 from relpref.infer.assemble import thinned
 from relpref.kernels import SquaredExponential
@@ -88,32 +88,8 @@ def test_the_mixture_is_the_average_over_the_grid(drawn: Any, on_a_grid: Any) ->
     assert abs(chances[0] - chances[1]) <= 0.03
 
 
-@pytest.mark.slow
-def test_newcomers_join_every_component(drawn: Any, data: PreferenceData) -> None:
-    import pandas as pd
-
-    newcomer = pd.DataFrame({"x": [0.3], "y": [-0.2]}, index=["new"])
-    edges = pd.DataFrame({"source": ["new"], "target": ["e1"]})
-    larger = drawn.extend(newcomer, {"next": edges})
-    assert larger.belief.locations.shape == (200, 13)
-    row = 7
-    fixed = {**FIXED, **{name: value[row] for name, value in drawn.hyperparameter_draws.items()}}
-    before: Any = EP(smooth, fixed=fixed).run(0, data)
-    one = before.extend(newcomer, {"next": edges})
-    assert_allclose(larger.belief.locations[row], one.mean(), atol=1e-6)
-    assert_allclose(larger.belief.scales[row], one.covariance(), atol=1e-6)
-
-
 def test_components_are_thinned_where_their_covariances_would_not_fit() -> None:
     assert thinned(list(range(400)), 12) == list(range(400))
     few = thinned(list(range(400)), 1000)
     assert len(few) == 30
     assert (few[0], few[14], few[15], few[-1]) == (0, 199, 200, 399)  # as many of each chain
-
-
-@pytest.mark.parametrize(
-    ("options", "message"), [({"draws": 7}, "draws is 7"), ({"warmup": 0}, "warmup is 0")]
-)
-def test_options_out_of_range(options: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        EP(xpgp, hyperparameters="nuts", **options)

@@ -60,23 +60,6 @@ def test_raw_gains_in_closed_form() -> None:
     assert_array_equal(both[4:], cut_features(mixed[4:], graph()))  # exact where nothing is missing
 
 
-def test_sampling_within_its_standard_error() -> None:
-    exact = cut_features(POSITIONS, graph())
-    found, error = cut_features(
-        POSITIONS, graph(), placements="sample", tol=0.004, rng_key=1, return_error=True
-    )
-    relative = np.linalg.norm(error, axis=1) / np.maximum(np.linalg.norm(exact, axis=1), 1e-12)
-    assert np.all(relative[[0, 1, 3]] <= 0.004)
-    # One item among unranked ones: mirror images cancel, and the mean is zero.
-    assert_allclose(exact[2], 0, atol=1e-13)
-    assert_allclose(found[2], 0, atol=1e-13)
-    sampled = error > 1e-12
-    # Four standard errors from at least 30 rounds: false alarms in 1 of 100 runs of all 24
-    # features; the key is fixed.
-    assert np.all(np.abs(found - exact)[sampled] <= 4 * error[sampled])
-    assert_allclose(found[~sampled], exact[~sampled], atol=1e-12)
-
-
 def test_standard_errors_are_those_of_many_keys() -> None:
     rng = np.random.default_rng(0)
     positions = np.argsort(np.argsort(rng.random((4, N)), axis=1), axis=1)

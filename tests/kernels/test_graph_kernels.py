@@ -2,7 +2,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
@@ -203,33 +202,6 @@ def test_a_graph_without_edges_gives_numbers(kernel: Any, parameters: Any) -> No
         assert np.linalg.eigvalsh(found)[0] >= -1e-12
     for prior in kernel.parameters(EDGELESS).values():
         assert np.isfinite(prior.log_prob(1.0))
-
-
-def test_gradients() -> None:
-    weights = np.random.default_rng(1).standard_normal((8, 8, 8))
-    kernels: tuple[Any, ...] = (
-        RegularizedLaplacian(),
-        Diffusion(),
-        RelationVectors(),
-        RelationVectors(Matern32(shared_lengthscale=True)),
-    )
-    names = ("range", "time", "lengthscale", "lengthscale")
-
-    def weighted(values: Any) -> Any:
-        matrices = [
-            kernel(GRAPH, normalize=normalize, **{name: value}).dense()
-            for normalize in (True, False)
-            for kernel, name, value in zip(kernels, names, values, strict=True)
-        ]
-        return jnp.vdot(weights, jnp.stack(matrices))
-
-    with jax.enable_x64(True):
-        value, slopes = jax.jit(weighted), jax.jit(jax.grad(weighted))
-        at = jnp.array([1.3, 0.4, 0.7, 1.1])
-        found = np.asarray(slopes(at))
-        for entry in range(4):
-            ends = [float(value(at.at[entry].add(step))) for step in (6e-6, -6e-6)]
-            assert abs(found[entry] - (ends[0] - ends[1]) / 1.2e-5) <= 1e-6 * np.abs(found).max()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from relpref.errors import DataError
@@ -103,19 +101,11 @@ def test_sampled_mallows_within_its_standard_error() -> None:
     assert np.all(np.abs(kernel - expected)[off] <= 4 * error[off] + 1e-12)
     assert error.max() <= 0.03
     # Equal rankings of two rankers share their draws: what that adds is in the error.
-    many = [
-        mallows_kernel(
-            MIXED[[-1]], MIXED[[-1]], concentration=0.3, samples=16, rng_key=key, return_error=True
-        )
-        for key in range(60)
-    ]
-    twice, told = np.ravel([value for value, _ in many]), np.ravel([error for _, error in many])
-    # Ratio of the root mean square error to what is told, each from 60 keys: 1 within a few tenths.
-    assert (
-        0.7
-        <= np.sqrt(np.mean(np.square(twice - expected[-1, -1])) / np.mean(np.square(told)))
-        <= 1.3
-    )
+    options: Any = {"concentration": 0.3, "samples": 16, "return_error": True}
+    many = [mallows_kernel(MIXED[[-1]], MIXED[[-1]], rng_key=key, **options) for key in range(60)]
+    twice, told = np.transpose(np.reshape(many, (60, 2)))
+    # Ratio of the mean square error to what is told, each from 60 keys: 1 within some tenths.
+    assert 0.5 <= np.mean(np.square(twice - expected[-1, -1])) / np.mean(np.square(told)) <= 1.7
     surplus = np.diag(kernel - expected)[k:]
     assert_allclose(surplus, (1 - np.diag(expected)[k:]) / 400, atol=4 * error.max())
     # One kernel: draws belong to the ranking, not to its place, and Gram matrices are semidefinite.
@@ -123,22 +113,6 @@ def test_sampled_mallows_within_its_standard_error() -> None:
     assert_allclose(again, kernel[np.ix_([7, 2], [6, 7])], rtol=1e-12)
     few = mallows_kernel(MIXED, concentration=0.3, samples=2)
     assert np.linalg.eigvalsh(few).min() >= -1e-12
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.lists(st.integers(-1, N - 1), min_size=N, max_size=N), min_size=2, max_size=2))
-def test_kendall_properties(keys: list[list[int]]) -> None:
-    rows = np.array(keys)
-    rows[:, 0] = np.maximum(rows[:, 0], 0)
-    rows = np.stack(
-        [np.unique(np.append(row, -1), return_inverse=True)[1][:-1] - 1 for row in rows]
-    )
-    gram = kendall_kernel(rows)
-    upside_down = np.where(rows >= 0, rows.max(axis=1, keepdims=True) - rows, -1)
-    assert_allclose(kendall_kernel(upside_down), gram, atol=1e-12)
-    assert_allclose(kendall_kernel(rows, upside_down), -gram, atol=1e-12)
-    assert np.linalg.eigvalsh(gram).min() >= -1e-12
-    assert gram.max() <= 1 + 1e-12
 
 
 def test_more_pairs_than_at_once() -> None:
@@ -192,8 +166,6 @@ def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_errors() -> None:
-    with pytest.raises(DataError, match="3 and 5 items"):
-        kendall_kernel(np.array([[0, 1, 2]]), MIXED)
     with pytest.raises(DataError, match="3 and 5 items"):
         mallows_kernel(np.array([[0, 1, 2]]), MIXED, concentration=1.0)
     with pytest.raises(DataError, match="two at least"):

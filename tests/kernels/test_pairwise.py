@@ -24,7 +24,6 @@ from relpref.kernels import (
 from relpref.kernels import pairwise as products
 
 Value = Callable[[Any, Any], float]
-Node = tuple[int, float]
 Edge = tuple[Any, Any]
 
 
@@ -169,14 +168,3 @@ def test_edge_gram_of_two_domains(monkeypatch: Any, edges: str, form: str) -> No
         assert_allclose(gram @ dual, written @ dual, atol=1e-12)
         place = gram.weights(dual)
         assert sparse.issparse(place) == (form == "sparse" and edges != "complete")
-
-
-@pytest.mark.parametrize("name", DEFINITIONS)
-def test_edge_gram_is_semidefinite(name: str) -> None:
-    side = Side.training(psd(0, 5))
-    kernel = DEFINITIONS[name][0]
-    rows, columns = np.divmod(np.array([0, 3, 7, 7, 24, 15, 16]), 5)
-    gram = EdgeGram(kernel, side, side, rows, columns)
-    written = np.stack([gram @ unit for unit in np.eye(len(gram))])
-    assert_allclose(written, kernel.matrix(side, side, rows, columns, rows, columns), atol=1e-11)
-    assert np.linalg.eigvalsh(written).min() > -1e-10

@@ -215,51 +215,31 @@ def test_moments(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_certain_gaps_and_all_derivatives(kind: str) -> None:
-    """Compiled, moments are those by NumPy; at variance 0 they are log_prob's own derivatives;
-    those in scale, shift and thresholds fit central differences.
+def test_certain_gaps_and_compiled_moments(kind: str) -> None:
+    """Compiled, moments are those by NumPy, and the gradient is the slope of the normalizer; at
+    variance 0 the normalizer is log_prob.
     """
     make, values, _ = KINDS[kind]
 
-    def total(parameters: dict[str, Any], variance: Any) -> Any:
-        mean, rest = parameters["mean"], {k: v for k, v in parameters.items() if k != "mean"}
-        return make(mean, **rest).tilted(values, mean, variance)
+    @jax.jit
+    def everything(mean: Any, variance: Any) -> Any:
+        def total(mean: Any) -> Any:
+            moments = make(mean, scale=SCALE, shift=SHIFT).tilted(values, mean, variance)
+            return jnp.sum(moments.log_normalizer), moments
+
+        slope, moments = jax.grad(total, has_aux=True)(mean)
+        return moments, slope, make(mean, scale=SCALE, shift=SHIFT).log_prob(values)
 
     with jax.enable_x64(True):
-        mean = jnp.clip(jnp.asarray(MEANS), -30, 30)
-        parameters = {"mean": mean, "scale": jnp.asarray(SCALE), "shift": jnp.asarray(SHIFT)}
-        if kind.endswith("graded"):
-            parameters["thresholds"] = jnp.asarray(
-                DAVIDSON if kind == "davidson graded" else THRESHOLDS
-            )
-
-        @jax.jit
-        def everything(parameters: dict[str, Any], variance: Any) -> Any:
-            slopes = jax.grad(lambda p: jnp.sum(total(p, variance).log_normalizer))(parameters)
-            log = make(mean, scale=SCALE, shift=SHIFT).log_prob(values)
-            return total(parameters, variance), slopes, log
-
-        moments, slopes, log = everything(parameters, jnp.zeros(SIZE))
+        mean = np.clip(MEANS, -30, 30)
+        moments, slope, log = everything(mean, np.zeros(SIZE))
         assert_allclose(moments.log_normalizer, log, rtol=1e-9, atol=1e-11)
-        assert_allclose(moments.gradient, slopes["mean"], rtol=1e-8, atol=1e-10)
-
-        variance = jnp.asarray(VARIANCES)
-        moments, slopes, _ = everything(parameters, variance)
-        assert_allclose(moments.gradient, slopes["mean"], rtol=1e-7, atol=1e-9)
+        assert_allclose(moments.gradient, slope, rtol=1e-8, atol=1e-10)
+        moments, slope, _ = everything(mean, VARIANCES)
+        assert_allclose(moments.gradient, slope, rtol=1e-7, atol=1e-9)
         uncompiled = by_numpy(make, mean, scale=SCALE, shift=SHIFT)
-        given = values, np.asarray(mean), VARIANCES
-        for one, other in zip(moments, uncompiled.tilted(*given), strict=True):
+        for one, other in zip(moments, uncompiled.tilted(values, mean, VARIANCES), strict=True):
             assert_allclose(one, other, rtol=1e-9, atol=1e-11)
-        for name, value in parameters.items():
-            move = np.linspace(1, 2, value.size)
-            up, down = (
-                everything(parameters | {name: value + step * move}, variance)[0].log_normalizer
-                for step in (1e-5, -1e-5)
-            )
-            found, expected = (up - down) / 2e-5, move * slopes[name]
-            if name == "thresholds":  # all rows share them
-                found, expected = found.sum(), expected.sum()
-            assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -372,10 +352,6 @@ def test_they_are_pytrees(kind: str) -> None:
     likelihood = make(jnp.asarray(MEANS), scale=SCALE, shift=SHIFT)
     assert likelihood.log_concave == ("lapsed" not in kind)
     again = jax.jit(lambda one: one)(likelihood)
-    assert all(
-        np.array_equal(getattr(again, name), getattr(likelihood, name))
-        for name in likelihood.leaves
-    )
     assert again.batch_shape == (SIZE,)
     leaves, structure = jax.tree.flatten(likelihood)
     jax.tree.unflatten(structure, [object()] * len(leaves))
@@ -401,20 +377,12 @@ def test_fewer_nodes_where_all_gaussians_are_narrow(kind: Any) -> None:
                     assert_allclose(ours[:4], theirs[:4], rtol=1e-9, atol=1e-11)
 
 
-_OTHERS = [
-    pytest.param(kind, marks=pytest.mark.slow)
-    for kind in (GradedComparison, LogisticGradedComparison)
-]
-
-
-@pytest.mark.parametrize("kind", [DavidsonComparison, *_OTHERS])
-def test_thresholds_of_each_answer(kind: Any) -> None:
-    """As those of one, row by row, and draws with lapses."""
-    thresholds = (
-        np.array([[0.3], [1.2]])
-        if kind is DavidsonComparison
-        else np.array([[0.3, 0.9], [1.2, 2.0]])
-    )
+@pytest.mark.parametrize(
+    ("kind", "thresholds"),
+    [(DavidsonComparison, [[0.3], [1.2]]), (GradedComparison, [[0.3, 0.9], [1.2, 2.0]])],
+)
+def test_thresholds_of_each_answer(kind: Any, thresholds: Any) -> None:
+    """As those of one, row by row."""
     mean, variance, value = np.array([0.4, -0.8]), np.array([0.5, 2.0]), np.array([0, -1])
 
     @jax.jit
@@ -422,20 +390,11 @@ def test_thresholds_of_each_answer(kind: Any) -> None:
         likelihood = kind(jnp.asarray(mean), thresholds, scale=0.7)
         return likelihood.tilted(value, mean, variance), likelihood.predict(mean, variance)
 
-    @jax.jit
-    def drawn() -> Any:
-        lapsing = kind(jnp.asarray(mean), thresholds, lapse=0.3)
-        log = [lapsing.log_prob(jnp.full(2, grade)) for grade in (-1, 0, 1)]
-        return lapsing.sample(jax.random.key(0), (20_000,)), jnp.stack(log)
-
     with jax.enable_x64(True):
-        together = predicted(thresholds)
+        together = predicted(np.array(thresholds))
         for row in range(2):
-            alone = predicted(thresholds[row])
+            alone = predicted(np.array(thresholds[row]))
             jax.tree.map(lambda a, b, row=row: assert_allclose(a[row], b[row]), together, alone)
-        draws, log = plain(drawn())
-    shares = [(draws == grade).mean(axis=0) for grade in (-1, 0, 1)]
-    assert_allclose(shares, np.exp(log), atol=0.02)
 
 
 @pytest.mark.parametrize("kind", [LogisticGradedComparison, DavidsonComparison])

@@ -1,6 +1,5 @@
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 import pytest
@@ -13,19 +12,6 @@ from relpref.likelihoods import (
     ProbitComparison,
     as_likelihood,
 )
-
-
-def test_shapes() -> None:
-    likelihood = ProbitComparison(jnp.zeros((3, 2)))
-    assert likelihood.batch_shape == (3, 2)
-    assert likelihood.event_shape == ()
-    draws = likelihood.sample(jax.random.key(0), (5,))
-    assert draws.shape == (5, 3, 2)
-    assert jnp.issubdtype(draws.dtype, jnp.integer)
-    assert likelihood.log_prob(draws).shape == (5, 3, 2)
-    assert likelihood.predictor.shape == (3, 2)
-    assert likelihood.expand((4, 3, 2)).log_prob(1).shape == (4, 3, 2)
-    assert likelihood.to_event(1).log_prob(draws).shape == (5, 3)
 
 
 def test_wrong_values_are_refused_where_asked() -> None:

@@ -84,17 +84,6 @@ def relative(found: NDArray[Any], truth: NDArray[Any]) -> float:
     return float(np.max(np.abs(found - truth) / np.abs(truth)))
 
 
-def test_the_reference_is_right() -> None:
-    z = np.array([-3.5, -10.0, -40.0, -300.0])
-    logarithm, ratio, curvature = reference(z)
-    assert_allclose(logarithm.astype(float), special.log_ndtr(z), rtol=1e-14)
-    expected = np.sqrt(2 / np.pi) / special.erfcx(-z / np.sqrt(2))
-    assert_allclose(ratio.astype(float), expected, rtol=1e-14)
-    assert_allclose(curvature.astype(float)[:3], (expected * (expected + z))[:3], rtol=1e-11)
-    series = 1 - 1 / z[3] ** 2 + 6 / z[3] ** 4
-    assert abs(float(curvature[3]) - series) <= 1e-12
-
-
 BODY = COARSE[(np.abs(COARSE) > 1e-4) & (COARSE < 8)]
 
 

@@ -1,6 +1,5 @@
 """Derivatives of likelihoods by hand, on arrays of NumPy and of JAX, against differences."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +9,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 from relpref.likelihoods.comparison import (
-    Comparison,
     DavidsonComparison,
     GradedComparison,
     LogisticComparison,
@@ -20,7 +18,6 @@ from relpref.likelihoods.comparison import (
 )
 from relpref.likelihoods.lists import ListComparison, ListSizes
 from relpref.likelihoods.weighted import WeightedComparison
-from relpref.linalg.arrays import summed_to
 
 SIZE = 7
 MEAN = np.array([-3.0, -0.4, 0.0, 0.3, 2.0, 9.0, -12.0])
@@ -119,21 +116,3 @@ def test_arrays_of_jax(name: str) -> None:
         by_jax = jax.tree.map(jnp.asarray, likelihood).pull(*map(jnp.asarray, given))
         for path, slope in by_numpy.items():
             assert_allclose(by_jax[path], slope, rtol=1e-9, atol=1e-10)
-
-
-def _total(single: Comparison, value: Any, gap: Any) -> float:
-    return float(np.sum(single.log_at(value, gap)))
-
-
-def test_points() -> None:
-    """Far out, the derivatives of log p in each leaf."""
-    with jax.enable_x64(True):
-        for name, (likelihood, value) in likelihoods().items():
-            if not isinstance(likelihood, Comparison):
-                continue
-            single, gap = jax.tree.map(np.asarray, likelihood), 3 * MEAN
-            for leaf, slope in single.slopes(value, gap).items():
-                total = partial(_total, single, value, gap)
-                expected = differences(single, leaf, total)
-                slope = summed_to(slope, expected.shape)
-                assert_allclose(slope, expected, rtol=1e-6, atol=1e-7, err_msg=f"{name}: {leaf}")
