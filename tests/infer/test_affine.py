@@ -39,6 +39,7 @@ FORMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "broadcasting": lambda f, w, b: w - w[:, :1] + b,
     "a factor": lambda f, w, b: TABLE[:, 0] * f[FIRST] / 3 - f[SECOND] * TABLE[:, 1],
     "a factor from the left": lambda f, w, b: np.arange(3.0) * w,
+    "a matrix": lambda f, w, b: TABLE @ f,
     "a matrix from the right": lambda f, w, b: f @ TABLE.T,
     "two matrices": lambda f, w, b: FACTOR @ w @ RIGHT,
     "the transpose": lambda f, w, b: w.T @ FACTOR.T,
@@ -46,6 +47,7 @@ FORMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sums": lambda f, w, b: w.sum(0) - w.mean(1)[0] + f.sum() - w.sum(-1).mean(),
     "the negative": lambda f, w, b: 1 - (-f) + TABLE[0],
     "nothing": lambda f, w, b: f[FIRST] - f[FIRST],
+    "rows of a table": lambda f, w, b: (TABLE @ f)[FIRST % 9],
 }
 
 
@@ -53,11 +55,7 @@ def refuse(values: Affine) -> Any:
     raise AssertionError("was asked for an array")
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_every_form_against_runs(name: str) -> None:
-    def form(f: Any, w: Any, b: Any) -> Any:
-        return FORMS[name](2 * f[::-1] + 1, w - 0.5, 3 - b)
-
+def hold(form: Callable[..., Any]) -> None:
     values = form(*Affine.latents(LAYOUT, refuse).values())
     point, *units = RNG.standard_normal(LAYOUT.num_latents), *np.eye(LAYOUT.num_latents)
     truth, nothing, *columns = (
@@ -69,6 +67,11 @@ def test_every_form_against_runs(name: str) -> None:
     assert_allclose(values.matrix.toarray(), matrix, rtol=1e-14, atol=1e-14)
     predicted = np.reshape(values.matrix @ point, values.shape) + values.offset
     assert_allclose(predicted, truth, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_against_runs(name: str) -> None:
+    hold(FORMS[name])
 
 
 MOVING: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
@@ -100,8 +103,40 @@ def test_what_moves_with_hyperparameters(name: str) -> None:
     assert_array_equal(there != 0, matrix != 0) if moves else assert_allclose(there, matrix)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_against_runs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    steps: list[Callable[[Any], Any]] = []
+    for kind in rng.integers(0, 6, 12):
+        place, table = rng.integers(0, 6, 6), rng.standard_normal((6, 6))
+        number = float(rng.standard_normal())
+        steps.append(
+            (
+                lambda x, place=place: x[place],
+                lambda x, table=table: table @ x,
+                lambda x, table=table: x * table[0] + table[1],
+                lambda x, number=number: number - x / (1 + number**2),
+                lambda x, place=place: x - x[place],
+                lambda x: x.reshape(2, 3).T.ravel(),
+            )[kind]
+        )
+
+    def form(f: Any, w: Any, b: Any) -> Any:
+        for step in steps:
+            f = step(f) + b - w.T.ravel()
+        return f
+
+    hold(form)
+
+
 @pytest.mark.parametrize(
-    "form", [lambda f: jnp.asarray(f) + 1, lambda f: jnp.ones(6) * f, lambda f: jnp.eye(6) @ f]
+    "form",
+    [
+        lambda f: jnp.asarray(f) + 1,
+        lambda f: jnp.ones(6) * f,
+        lambda f: jnp.asarray(f) * jnp.asarray(f),
+        lambda f: jnp.eye(6) @ f,
+    ],
 )
 def test_functions_of_jax_ask_for_an_array(form: Callable[[Any], Any]) -> None:
     asked = []
@@ -170,11 +205,31 @@ def prior(size: int) -> Any:
     return GaussianProcess(Dense(np.eye(size)))
 
 
+def shifted() -> None:
+    """A Gaussian parameter of the answers that is no latent."""
+    f = numpyro.sample("f", prior(6))
+    bias = numpyro.sample("bias", dist.Normal(0.0, 0.5))
+    numpyro.sample("y", ProbitComparison(f[FIRST] - f[SECOND], shift=bias * TABLE[:, 0]), obs=1)
+
+
 def remembered() -> None:
     """What is computed on the side changes nothing."""
     f = numpyro.sample("f", prior(6))
     numpyro.deterministic("best", jnp.max(jnp.asarray(f)))
     numpyro.sample("y", dist.Normal(TABLE @ f + 0.3, 0.5), obs=TABLE[:, 2])
+
+
+def repeated() -> None:
+    f, counts = numpyro.sample("f", prior(6)), np.arange(1, 10)
+    masked = ProbitComparison(f[FIRST]).mask(np.arange(9) > 2)
+    with numpyro.handlers.scale(scale=counts):
+        numpyro.sample("y", masked, obs=1)
+    numpyro.sample("z", dist.Normal(f[2], 1.0), obs=0.3)
+
+
+def with_jax() -> None:
+    f = numpyro.sample("f", prior(6))
+    numpyro.sample("y", ProbitComparison(f[jnp.asarray(FIRST)] * jnp.square(2.0)), obs=1)
 
 
 def hierarchical() -> None:
@@ -205,17 +260,26 @@ def nonlinear() -> None:
         numpyro.sample("z", ProbitComparison(f[SECOND] + 1), obs=1)
 
 
+def late() -> None:
+    f = numpyro.sample("f", prior(6))
+    numpyro.sample("y", dist.Poisson(jnp.exp(f)[FIRST]), obs=np.ones(9))
+
+
 def stacked() -> None:
     f, g = (numpyro.sample(name, prior(6)) for name in "fg")
     numpyro.sample("y", ProbitComparison(jnp.stack([f, g])[FIRST % 2, SECOND]), obs=1)
 
 
 PROGRAMS: dict[Callable[[], None], tuple[str, str]] = {
+    shifted: ("f", "bias"),
     remembered: ("f", ""),
+    repeated: ("f", ""),
+    with_jax: ("f", ""),
     hierarchical: ("f", "spread scale"),
     centered: ("f", "level spread"),
     labels: ("f", ""),
     nonlinear: ("f", ""),
+    late: ("f", ""),
     stacked: ("f g", ""),
 }
 

@@ -13,7 +13,8 @@ from scipy.special import log_ndtr
 
 from relpref.data import PreferenceData
 from relpref.errors import InferenceError
-from relpref.infer import Laplace
+from relpref.infer import EP, Laplace
+from relpref.kernels import Precomputed
 from relpref.models import xpgp
 
 
@@ -55,6 +56,39 @@ def test_against_scipy(
     assert abs(found.log_evidence - log_evidence) <= 1e-8
     assert found.info["engine"] == "Laplace"
     assert found.info["iterations"] <= 12
+
+
+@pytest.mark.slow
+def test_it_is_the_rougher_of_the_two(
+    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
+) -> None:
+    """The documentation quotes these: against the exact posterior of a problem with 40 items and a
+    hub.
+    """
+    problem = gold("hub_n40")
+    kernel = Precomputed(problem["K"])
+    data = gold_data(problem).without_relation("links")
+    errors = {}
+    for engine in (EP, Laplace):
+        found: Any = engine(xpgp, fixed={"attributes_amplitude": 1.0}).run(
+            0, data, attribute_kernel=kernel
+        )
+        mean = found.utilities()["mean"].to_numpy()
+        errors[engine.name] = (
+            np.max(np.abs(mean - problem["mean"]) / problem["sd"]),
+            abs(found.log_evidence - problem["log_evidence"]),
+        )
+    assert errors["EP"][0] <= 0.03
+    assert 0.2 <= errors["Laplace"][0] <= 1.0
+    assert errors["EP"][1] <= 0.35 <= errors["Laplace"][1] <= 4.0
+
+
+@pytest.mark.slow
+def test_hyperparameters_maximise_its_own_evidence(data: PreferenceData) -> None:
+    found: Any = Laplace(xpgp).run(0, data)
+    assert found.info["gradient_norm"] <= 1e-2
+    again: Any = Laplace(xpgp, fixed=found.hyperparameters).run(0, data)
+    assert abs(again.log_evidence - found.log_evidence) <= 1e-8
 
 
 def test_too_few_steps_say_so(data: PreferenceData, hyperparameters: dict[str, Any]) -> None:

@@ -4,10 +4,12 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpyro
 import pytest
 from numpy.testing import assert_allclose
 from numpyro import handlers
-from numpyro.infer import MCMC, NUTS
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoMultivariateNormal
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
@@ -58,8 +60,10 @@ def test_xpgp_agrees_with_nuts(sampled: Any, posterior: Any) -> None:
 def test_it_has_the_surface_of_an_engine(sampled: Any, posterior: Any) -> None:
     assert type(sampled) is type(posterior)
     assert sampled.log_evidence is None
+    assert sampled.info["engine"] == "samples"
     assert repr(sampled) == "UtilityPosterior(utility[12]; samples: converged)"
     both = sampled.prefer([("e0", "e1"), ("e1", "e0"), ("e2", "e2")])
+    assert abs(both["probability"][:2].sum() - 1) <= 1e-12
     assert abs(both["p_better"][:2].sum() - 1) <= 1e-12
     assert both["p_better"][2] == pytest.approx(0.5, abs=1e-12)
     assert sampled.sample(17).shape == (17, 12)
@@ -75,29 +79,47 @@ def test_centred_and_whitened_samples_mean_the_same(data: PreferenceData, sample
     assert_allclose(again.explain(), sampled.explain(), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
+def test_svi_runs_on_the_unchanged_program(data: PreferenceData, posterior: Any) -> None:
+    program = noncentered(xpgp)
+    with jax.enable_x64(True):
+        guide = AutoMultivariateNormal(program, init_loc_fn=numpyro.infer.init_to_median)
+        svi = SVI(program, guide, numpyro.optim.Adam(0.02), Trace_ELBO())
+        result = svi.run(jax.random.key(0), 2000, data)
+        drawn = guide.sample_posterior(jax.random.key(1), result.params, sample_shape=(200,))
+        samples = {name: np.asarray(value) for name, value in drawn.items()}
+    losses = np.asarray(result.losses)
+    assert losses[-200:].mean() < losses[:20].mean()
+    fitted = from_samples(samples, xpgp, data)
+    assert np.corrcoef(fitted.mean(), posterior.mean())[0, 1] >= 0.9
+
+
 @pytest.mark.parametrize(
-    ("change", "size", "chains", "message"),
+    ("change", "message"),
     [
-        ({"next_range": None}, 8, 1, "'next_range'"),
-        ({"utility": None}, 8, 1, "'utility_base'"),
-        ({"next_range": np.ones(7)}, 8, 1, "different numbers"),
-        ({}, 1, 1, "fewer than two"),
-        ({}, 8, 3, "3 chains"),
+        ({"next_range": None}, "'next_range'"),
+        ({"utility": None}, "'utility_base'"),
+        ({"next_range": np.ones(7)}, "different numbers"),
     ],
 )
 def test_samples_that_do_not_fit(
-    change: dict[str, Any],
-    size: int,
-    chains: int,
-    message: str,
-    data: PreferenceData,
-    hyperparameters: dict[str, Any],
+    change: dict[str, Any], message: str, data: PreferenceData, hyperparameters: dict[str, Any]
 ) -> None:
-    values = hyperparameters | {"utility": np.zeros(12)}
-    samples = {name: np.stack([np.asarray(value)] * size) for name, value in values.items()}
+    samples = {name: np.stack([np.asarray(value)] * 8) for name, value in hyperparameters.items()}
+    samples["utility"] = np.zeros((8, 12))
     samples = {name: value for name, value in (samples | change).items() if value is not None}
     with pytest.raises(DataError, match=message):
-        from_samples(samples, xpgp, data, num_chains=chains)
+        from_samples(samples, xpgp, data)
+
+
+def test_draws_and_chains_must_fit(data: PreferenceData, hyperparameters: dict[str, Any]) -> None:
+    one = {name: np.asarray(value)[None] for name, value in hyperparameters.items()}
+    one["utility"] = np.zeros((1, 12))
+    with pytest.raises(DataError, match="fewer than two"):
+        from_samples(one, xpgp, data)
+    eight = {name: np.repeat(value, 8, axis=0) for name, value in one.items()}
+    with pytest.raises(DataError, match="3 chains"):
+        from_samples(eight, xpgp, data, num_chains=3)
 
 
 def test_what_does_not_fit_into_memory(

@@ -1,4 +1,4 @@
-"""Programs whose numbers are filled in: what is compiled, squares, and priors."""
+"""Programs whose numbers are filled in: what is compiled, multiples, priors, and averaged raters."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +18,14 @@ from scipy import stats
 
 from relpref.compiled import float64
 from relpref.data import PreferenceData
-from relpref.infer import EP
+from relpref.infer import EP, Laplace
+from relpref.infer.plates import prepare_plates
 from relpref.infer.priors import form_of
 from relpref.infer.program import Program
-from relpref.likelihoods import ProbitBernoulli
+from relpref.infer.sites import Sites
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import ProbitBernoulli, ProbitComparison
+from relpref.linalg import Dense
 from relpref.models import xpgp
 
 
@@ -60,7 +64,9 @@ def compilations() -> Iterator[list[str]]:
         monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.parametrize("columns", [(), ("group", "tie"), ("rater", "shown_first")], ids=" ".join)
+@pytest.mark.parametrize(
+    "columns", [(), ("group",), ("tie",), ("shown_first",), ("rater",)], ids=" ".join
+)
 def test_another_size_compiles_nothing(columns: tuple[str, ...]) -> None:
     engine = EP(xpgp, check=False)
     engine.run(0, table(9, 30, *columns), progress_bar=False)
@@ -68,6 +74,28 @@ def test_another_size_compiles_nothing(columns: tuple[str, ...]) -> None:
         engine.run(0, table(11, 37, *columns), progress_bar=False)
     # JAX's eager functions of a few numbers, such as where averages over raters are read.
     assert len(events) <= 1
+
+
+def read(data: PreferenceData, average: bool = False) -> Program:
+    return prepare_plates(Program.of(xpgp, (data,)), average)
+
+
+def test_multiples_of_hyperparameters() -> None:
+    """The noise of each answer's rater, and a bias of either sign, are entries times constants."""
+    with float64():
+        program = read(table(9, 30, "rater", "shown_first"))
+        template = program.template
+        likelihood: Any = template.places[0].observations[0].likelihood
+        scale, shift = (template.multiples[at] for at in (likelihood.scale, likelihood.shift))
+        (data,) = (value for value in program.call.skeleton.join(program.arrays)[0])
+        assert not template.computed
+        assert scale.site == "rater_noise" and shift.site == "position_bias"
+        assert_allclose(scale.entry, data.comparisons.rater)
+        assert_allclose(scale.factor, 1.0)
+        assert_allclose(shift.factor, data.comparisons.shown_first)
+        slope = np.arange(1.0, len(scale.entry) + 1)
+        expected = [slope[scale.entry == at].sum() for at in range(4)]
+        assert_allclose(scale.back(slope, np.ones(4)), expected)
 
 
 def test_squares_of_hyperparameters() -> None:
@@ -176,3 +204,52 @@ def test_quantiles() -> None:
         for name, number in given.items():
             ends = [quantile(z, **given | {name: number + move})[0] for move in (1e-6, -1e-6)]
             assert_allclose(slopes[name] + 0 * z, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-9)
+
+
+def test_averaged_raters_without_a_compiler() -> None:
+    """Nodes that NumPy fills in are those that JAX makes of the program."""
+    with float64():
+        program = read(table(9, 30, "rater", "shown_first"), average=True)
+        assert program.members is not None and program.template.members is not None
+        likelihood: Any = program.on_host(program.medians).prior.observations[0].likelihood
+
+        def traced(values: Any) -> list[Any]:
+            same: Any = program.read(values).observations[0].likelihood
+            return jax.tree.leaves(same.each)
+
+        mine, others = jax.tree.leaves(likelihood.each), jax.jit(traced)(program.medians)
+        for leaf, other in zip(mine, others, strict=True):
+            assert_allclose(leaf, other, rtol=1e-12, atol=1e-12)
+
+
+def computes(data: PreferenceData) -> None:
+    """A program that hands nothing on as it is, with a prior that JAX alone knows."""
+    answers = data.comparisons
+    scale = numpyro.sample("scale", dist.HalfCauchy(1.0))
+    noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+    mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    covariance = Dense(scale**2 * jnp.eye(data.num_items))
+    utility = numpyro.sample("utility", GaussianProcess(covariance))
+    gap = utility[answers.winner] - utility[answers.loser]
+    gap = gap + jnp.tanh(mean) * jnp.asarray(answers.shown_first)
+    scale = jnp.exp(0.2 * noise) * jnp.ones(len(answers.winner))
+    with numpyro.plate("comparison", len(answers.winner)):
+        numpyro.sample("answer", ProbitComparison(gap, scale=scale), obs=jnp.ones(len(gap), int))
+
+
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_what_a_program_computes_itself(engine: Any) -> None:
+    """Evidence and its gradient are those of a run that JAX traces."""
+    data = table(6, 20, "shown_first")
+    with float64():
+        program = Program.of(computes, (data,))
+        assert program.template.computed and "scale" not in program.template.forms
+        values = {name: value + 0.1 for name, value in program.medians.items()}
+        start = Sites(*np.zeros((2, program.layout.num_rows)))
+        given = program, False, True, values, start, 1e-11, 300, None
+        evidence = engine.evaluate(*given)
+        compiled = jax.jit(lambda values: engine.evaluate(*given[:3], values, *given[4:]))(values)
+        assert_allclose(evidence.log_evidence, compiled.log_evidence, rtol=1e-10)
+        assert_allclose(evidence.log_prior, compiled.log_prior, rtol=1e-10)
+        for name, slope in compiled.gradient.items():
+            assert_allclose(evidence.gradient[name], slope, rtol=1e-6, atol=1e-8)

@@ -1,13 +1,22 @@
-"""Engines in threads: programs are traced one at a time, and linear algebra has one thread."""
+"""Engines in threads: programs are traced one at a time, and each fit finds what it finds alone."""
 
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
+import pytest
 
+from relpref import PreferenceData
 from relpref.blas import one_thread
+from relpref.infer import EP
 from relpref.infer.call import Call
+from relpref.models import xpgp
 from relpref.parallel import run_all
 
 
@@ -55,3 +64,27 @@ def test_linear_algebra_has_one_thread_while_anyone_is_inside() -> None:
         assert threads() == {1}
         leave.set()
         other.join()
+
+
+def problem(size: int) -> PreferenceData:
+    rng = np.random.default_rng(size)
+    names = [f"e{row}" for row in range(size)]
+    table = pd.DataFrame({"x": rng.normal(size=size)}, index=names)
+    answers = pd.DataFrame(rng.choice(names, (3 * size, 2)), columns=["winner", "loser"])
+    links = pd.DataFrame({"source": names[:-1], "target": names[1:]})
+    return PreferenceData.from_tables(table, answers.query("winner != loser"), {"next": links})
+
+
+def fit(engine: Callable[[], Any], size: int) -> tuple[bytes, Any]:
+    found = engine().run(size, problem(size))
+    return found.belief.covariance().tobytes(), found.info["residual"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"hyperparameters": "nuts", "draws": 8, "warmup": 8}])
+def test_fits_of_many_shapes_in_threads_are_those_of_one_thread(options: dict[str, Any]) -> None:
+    """The threads come first: what they do not compile at the same time was compiled before."""
+    sizes = list(range(6, 11)) * 3
+    task = partial(fit, partial(EP, xpgp, throw=False, **options))
+    together = dict(run_all(task, sizes, "threads:4"))
+    assert together == dict(run_all(task, sizes))

@@ -63,6 +63,15 @@ def partitions(blocks: list[int], number: int) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("noise", [GAUSSIAN, GUMBEL])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_all_orders_add_up(noise: Noise, size: int) -> None:
+    utility = np.random.default_rng(size).normal(0, 1.5, size)
+    orders = np.array(list(permutations(range(size))))
+    total = chance(utility[orders], np.tile(np.arange(size), (len(orders), 1)), noise).sum()
+    assert total == pytest.approx(1, abs=1e-12 if noise is GUMBEL else 1e-5)
+
+
+@pytest.mark.parametrize("noise", [GAUSSIAN, GUMBEL])
 @pytest.mark.parametrize(
     "blocks", [[0, 1, 1, 1], [0, 0, 0, 1], [0, 1, 1, 2], [0, 0, 1, 1, 1, 2], [0, 1, 2, 2]]
 )
@@ -195,3 +204,16 @@ def test_rows_are_drawn_together(kind: Any) -> None:
     for first, rows in ((0, [0]), (2, [2, 3, 4]), (5, [5, 6, 7, 8]), (9, [9, 10])):
         share, true = drawn[:, rows].all(axis=1).mean(), expected[first]
         assert share == pytest.approx(true, abs=3.9 * np.sqrt(true * (1 - true) / len(drawn)))
+
+
+def test_tilted_moments_of_a_row() -> None:
+    """Of the sign of the predictor: those of the probit, whose noise is taken out of the cavity."""
+    with jax.enable_x64(True):
+        its = distribution(jnp.zeros(4))
+        mean, variance = jnp.linspace(-2, 2, len(ROWS)), jnp.linspace(1.5, 3, len(ROWS))
+        found = its.tilted(jnp.ones(len(ROWS), int), mean, variance)
+        probit = ProbitComparison(mean).tilted(
+            jnp.ones(len(ROWS), int), mean, jnp.where(ROWS[:, 0] < 0, variance, variance - 1)
+        )
+    for one, other in zip(found, probit, strict=True):
+        assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-12)

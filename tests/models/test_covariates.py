@@ -11,9 +11,9 @@ import pytest
 
 import relpref
 from relpref.data import PreferenceData
-from relpref.diagnostics import calibrate, certify, influence, k_fold, leave_one_out
+from relpref.diagnostics import calibrate, certify, check, influence, k_fold, leave_one_out
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
-from relpref.infer import EP
+from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Logistic, ProbitComparison
 from relpref.linalg import Identity
@@ -54,9 +54,9 @@ def read(table: pd.DataFrame, covariates: Any = NAMES, **options: Any) -> Prefer
     return PreferenceData.from_tables(ITEMS, table, covariates=covariates, **options)
 
 
-def fit(data: PreferenceData, **options: Any) -> Any:
+def fit(data: PreferenceData, engine: Any = EP, **options: Any) -> Any:
     keywords = {"likelihood": options.pop("likelihood")} if "likelihood" in options else {}
-    return EP(preference_gp, **{"fixed": FIXED, **options}).run(0, data, **keywords)
+    return engine(preference_gp, **{"fixed": FIXED, **options}).run(0, data, **keywords)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +90,11 @@ def test_agrees_with_draws_from_the_prior() -> None:
     )
 
 
+@pytest.mark.slow
+def test_agrees_with_nuts() -> None:
+    assert check(fit(read(games(30))), draws=2000, chains=2, warmup=200).ok
+
+
 def test_sides_may_be_swapped_with_the_result() -> None:
     table = games(30).assign(tie=False)
     table.loc[:3, ["winner", "tie"]] = [None, True]
@@ -102,6 +107,15 @@ def test_sides_may_be_swapped_with_the_result() -> None:
     one, other = (read(each).comparisons.columns for each in (table, table.rename(columns=ends)))
     assert one.keys() == other.keys() and "tie" in one
     assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_both_spaces_say_the_same(engine: Any) -> None:
+    data = read(games(12))
+    latent, rows = (fit(data, engine, space=space) for space in ("latent", "observation"))
+    assert latent.log_evidence == pytest.approx(rows.log_evidence, abs=1e-7)
+    assert latent.full.mean() == pytest.approx(rows.full.mean(), abs=1e-6)
+    assert latent.full.covariance() == pytest.approx(rows.full.covariance(), abs=1e-6)
 
 
 def test_utilities_are_the_marginal_of_the_joint(posterior: Any) -> None:
@@ -153,6 +167,7 @@ def test_categories_have_an_effect_for_each_level() -> None:
     assert found.effects["p_positive"]["style[long]"] > 0.99
     drawn = found.to_datatree(400)["posterior"]["effect"].to_numpy().reshape(-1, 3)
     assert drawn.sum(axis=1) == pytest.approx(np.zeros(400), abs=1e-9)
+    assert drawn.mean(axis=0) == pytest.approx(found.effects["mean"].to_numpy(), abs=0.05)
     given = {"style_first": "long", "style_second": "short"}
     assert (
         found.prefer("i0", "i1", covariates=given)["probability"][0]
@@ -216,7 +231,21 @@ def test_the_evidence_follows_new_scales(posterior: Any) -> None:
     assert quick.log_evidence == pytest.approx(full.log_evidence, abs=0.1)
 
 
+def assert_effects_are_there(table: Any, posterior: Any) -> None:
+    assert table.index.tolist() == [*ITEMS, "effect of home", "effect of length"]
+    effects = table[["mean", "sd"]].iloc[6:].to_numpy()
+    assert effects == pytest.approx(posterior.effects[["mean", "sd"]].to_numpy(), rel=1e-9)
+    assert np.all(np.abs(table["shift"]) < 0.3) and table["sd_ratio"].between(0.8, 1.25).all()
+
+
+@pytest.mark.slow
+def test_nuts_knows_effects(posterior: Any) -> None:
+    nuts = check(posterior, draws=1000)
+    assert_effects_are_there(nuts.table, posterior)
+
+
 def test_diagnostics_know_effects(posterior: Any) -> None:
+    left = leave_one_out(posterior)
     table = posterior.data.comparisons
     # Held against a fit without the answer.
     row = int(np.argmax(np.abs(table.covariates[:, 1])))
@@ -228,14 +257,10 @@ def test_diagnostics_know_effects(posterior: Any) -> None:
     given = {"home": [home], "length_first": table.covariates[row, 1], "length_second": 0.0}
     chance = rest.prefer(ends, covariates=given)["probability"][0]
     assert np.exp(held.table["log_score"][row]) == pytest.approx(chance, abs=0.005)
-    assert held.num_answers == k_fold(posterior, folds=3).num_answers == 40
+    assert left.num_answers == k_fold(posterior, folds=3).num_answers == 40
     certificate = certify(posterior, num_samples=400)
     assert certificate.verdict in ("good", "undecided")
-    moments: Any = certificate.table
-    assert moments.index.tolist() == [*ITEMS, "effect of home", "effect of length"]
-    effects = posterior.effects[["mean", "sd"]].to_numpy()
-    assert moments[["mean", "sd"]].iloc[6:].to_numpy() == pytest.approx(effects, rel=1e-9)
-    assert np.all(np.abs(moments["shift"]) < 0.3) and moments["sd_ratio"].between(0.8, 1.25).all()
+    assert_effects_are_there(certificate.table, posterior)
     swayed = influence(posterior)
     assert len(swayed) == posterior.data.num_comparisons
     assert {"effect of home", "effect of length"} & set(swayed["item"]) != set()
@@ -253,7 +278,17 @@ def test_diagnostics_know_effects(posterior: Any) -> None:
 
 
 def test_lists_have_covariates_of_their_items() -> None:
-    """Lists of two are pairs."""
+    rows: list[Any] = [
+        *[(0, "i0", 1, 5), (0, "i1", 2, 2), (0, "i2", 3, 9)],
+        *[(1, "i3", 1, 1), (1, "i4", 2, 4), (1, "i0", 3, 4)],
+        *[(2, "i5", 1, 4), (2, "i0", 2, 1), (2, "i2", 3, 7)],
+    ]
+    table = pd.DataFrame(rows, columns=["list", "item", "place", "grid"])
+    data = read(table, ["grid"])
+    assert data.comparisons.num_lists == 3
+    latent, seen = (fit(data, space=space) for space in ("latent", "observation"))
+    assert latent.log_evidence == pytest.approx(seen.log_evidence, abs=1e-7)
+    assert latent.full.mean() == pytest.approx(seen.full.mean(), abs=1e-6)
     rows = [("i0", "i1", 5, 2), ("i1", "i2", 2, 9), ("i3", "i4", 1, 4), ("i4", "i0", 4, 4)]
     rows.append(("i5", "i0", 4, 1))
     pairs = pd.DataFrame(rows, columns=["winner", "loser", "grid_winner", "grid_loser"])

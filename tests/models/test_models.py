@@ -9,10 +9,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpyro import handlers
 from numpyro.infer import Predictive
+from numpyro.infer.util import log_density
+from scipy import special, stats
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
-from relpref.kernels import HiddenCommonCause, Precomputed, SquaredExponential
+from relpref.kernels import HiddenCommonCause, Precomputed, RelationVectors, SquaredExponential
 from relpref.likelihoods import as_likelihood
 from relpref.models import preference_gp, xpgp
 
@@ -62,14 +64,18 @@ def test_sites_and_plates(data: PreferenceData) -> None:
         sites = trace(xpgp, data)
         names = sampled(sites)
         assert names == [*HYPERPARAMETERS, "utility", "answer"]
+        assert sites["attributes_lengthscale"]["value"].shape == (2,)
+        assert sites["utility"]["value"].shape == (5,)
         assert sites["utility"]["infer"]["event_dims"] == ["item"]
         assert list(sites["utility"]["fn"].covariance.parts) == [
             "attributes",
             "cites",
             "individual",
         ]
+        assert sites["comparison"]["type"] == "plate"
         assert [frame.name for frame in sites["answer"]["cond_indep_stack"]] == ["comparison"]
         assert sites["answer"]["is_observed"]
+        assert sites["answer"]["value"].shape == (4,)
         assert_array_equal(sites["answer"]["scale"], data.count)
         assert all(np.all(np.isfinite(site["value"])) for n, site in sites.items() if n in names)
 
@@ -91,6 +97,33 @@ def test_preference_gp_ignores_relations(data: PreferenceData) -> None:
             for each in (data, data.without_relation("cites"))
         ]
     assert_array_equal(*both)
+
+
+def test_the_log_density_is_the_model(data: PreferenceData) -> None:
+    utility = np.random.default_rng(0).standard_normal(5)
+    with jax.enable_x64(True):
+        values = {**HYPERPARAMETERS, "utility": utility}
+        found, _ = log_density(
+            xpgp, (data,), {}, {n: jnp.asarray(v, float) for n, v in values.items()}
+        )
+    x = data.attributes
+    x = (x - x.mean(axis=0)) / x.std(axis=0) / HYPERPARAMETERS["attributes_lengthscale"]
+    linear = x @ x.T / np.sum(HYPERPARAMETERS["attributes_lengthscale"] ** -2.0)
+    covariance = 1.44 * (
+        0.6 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2)) + 0.4 * linear
+    )
+    chain = np.diag([1.0, 2, 2, 2, 1]) - np.eye(5, k=1) - np.eye(5, k=-1)
+    relation = np.linalg.inv(chain + np.eye(5) / 1.5**2)
+    gaps = np.diag(relation)[:, None] + np.diag(relation) - 2 * relation
+    covariance += 0.64 * relation * 2 / (gaps.sum() / 20) + 0.36 * np.eye(5)
+    expected = stats.multivariate_normal(np.zeros(5), covariance).logpdf(utility)
+    expected += np.sum(data.count * special.log_ndtr(utility[data.winner] - utility[data.loser]))
+    expected += stats.rayleigh.logpdf(1.2, scale=2.0) + stats.beta.logpdf(0.4, 2, 1)
+    expected += stats.halfnorm.logpdf([0.8, 0.6], scale=1.0).sum()
+    ell = HYPERPARAMETERS["attributes_lengthscale"]
+    expected += stats.lognorm.logpdf(ell, 1.0, scale=np.sqrt(2)).sum()
+    expected += stats.lognorm.logpdf(1.5, 1.0, scale=np.sqrt(10 / 1.6))
+    assert abs(float(found) - expected) <= 1e-9
 
 
 @pytest.mark.parametrize(("program", "double"), [(xpgp, True), (preference_gp, False)])
@@ -178,6 +211,10 @@ def test_unknown_relations_are_refused(data: PreferenceData) -> None:
         DataError, match=r"relation 'cites': HiddenCommonCause.*call data.with_cliques\("
     ):
         trace(xpgp, data, relation_kernels={"cites": HiddenCommonCause(method="cliques")})
+    with pytest.raises(
+        DataError, match="relation 'cites': RelationVectors.*shared_lengthscale=True"
+    ):
+        trace(xpgp, data, relation_kernels={"cites": RelationVectors(SquaredExponential())})
 
 
 def test_no_attributes(bare: PreferenceData) -> None:
