@@ -1,7 +1,7 @@
 """Moments of likelihoods under a one-dimensional Gaussian cavity, which engines need."""
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax
@@ -12,7 +12,7 @@ from jax.scipy.special import erfc, erfcx
 from scipy import special
 
 from relpref.errors import UnsupportedProgramError
-from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE
+from relpref.likelihoods.chances import nodes
 from relpref.linalg.arrays import Array, namespace
 from relpref.pytree import register
 
@@ -359,9 +359,6 @@ def interval_log(lower: Any, width: Any) -> Any:
     return np.where(narrow, near - 0.5 * np.log(2 * np.pi), value)
 
 
-_SPACED = 0.625  # between nodes of the trapezoidal rule, in units of the noise
-
-
 @jax.custom_jvp
 def log_expected_sigmoid(mean: Array, variance: Array) -> Array:
     """L(mean, variance) = log E[σ(z)], z ~ N(mean, variance).
@@ -381,37 +378,16 @@ def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
     """L(mean, variance), its derivative in the mean, and minus the second, at least 0.
 
     Within 1e-9 (relative, where they exceed 1) in float64 up to means of 60 and variances of 1e4.
-    """
-    xp = namespace(mean, variance)
-    lower = xp.where(mean > 0, -mean, mean)
-    wide = variance > WIDE**2
-    narrow = _by_trapezoid(lower, xp.where(wide, 1.0, variance))
-    broad = _by_parts(lower, xp.where(wide, variance, 2 * WIDE**2))
-    below = _choose(wide, broad, narrow)
-    value, gradient, curvature = _choose(mean > 0, _flipped(below), below)
-    return TiltedMoments(value, gradient, xp.maximum(curvature, 0.0))
-
-
-def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
-    """Moments for mean ≤ 0 by the trapezoidal rule.
-
     The integrand is log-concave, and falls at least like a Gaussian of that variance around its
     mode.
     """
     xp = namespace(mean, variance)
     sd = xp.where(variance > 0, xp.sqrt(xp.where(variance > 0, variance, 1.0)), 0.0)
-    # Distance of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral
-    # does not depend on it.
-    offset = xp.minimum(sd, -mean / xp.maximum(sd, 1e-30))
-    steps = xp.asarray(STEPS, mean.dtype)
-    if xp is np and sd.size:  # the poles of σ are far from narrow Gaussians
-        spacing = np.clip(_SPACED / max(sd.max(), 1.0), STEPS[1] - STEPS[0], 0.5)
-        reach = int(np.ceil(STEPS[-1] / spacing))
-        steps = STEPS[-1] / reach * np.arange(-reach, reach + 1)
-    x = offset[..., None] + steps
+    # The mode is near 0 clipped to [m, m + v].
+    x, spacing = nodes(mean, sd, xp.clip(-mean / xp.maximum(sd, 1e-30), 0.0, sd), xp)
     z = mean[..., None] + sd[..., None] * x
     smaller = xp.exp(-xp.abs(z))
-    log_weights = xp.minimum(z, 0.0) - xp.log1p(smaller) - 0.5 * xp.square(x)
+    log_weights = xp.minimum(z, 0.0) - xp.log1p(smaller) - 0.5 * xp.square(x) + xp.log(spacing)
     top = xp.max(log_weights, axis=-1, keepdims=True)
     weights = xp.exp(log_weights - top)
     zeroth = xp.sum(weights, axis=-1)
@@ -419,68 +395,6 @@ def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
     down = xp.where(z > 0, smaller, 1.0) / (1 + smaller)
     gradient = xp.sum(weights * down, axis=-1)
     spread = xp.sum(weights * xp.square(down - gradient[..., None]), axis=-1)
-    step = xp.log(steps[1] - steps[0]) - 0.5 * float(np.log(2 * np.pi))
     bend = xp.sum(weights * down * (1 - down), axis=-1)
-    return TiltedMoments(total + step, gradient, bend - spread)
-
-
-def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
-    """Moments for mean ≤ 0 and a wide Gaussian, by the step and the remainder.
-
-    The mean is folded into [−v/2, 0].
-    """
-    xp = namespace(mean, variance)
-    # In [−v, 0], or E[σ] there is 0.
-    near = xp.maximum(mean, xp.where(mean < -variance, mean + variance, mean))
-    folded = xp.clip(xp.where(near < -variance / 2, -near - variance, near), -variance / 2, 0.0)
-    inner = _step_and_remainder(folded, variance)
-    inner = _choose(near < -variance / 2, _reflected(near, variance, inner), inner)
-    nothing = near < -variance  # E[σ] < e^(−v/2)
-    gone = TiltedMoments(xp.full_like(mean, -xp.inf), xp.ones_like(mean), xp.zeros_like(mean))
-    outer = _reflected(mean, variance, _flipped(_choose(nothing, gone, inner)))
-    return _choose(mean < -variance, outer, inner)
-
-
-def _step_and_remainder(mean: Array, variance: Array) -> TiltedMoments:
-    """Moments for −v/2 ≤ mean ≤ 0.
-
-    With b = |m|/v and N₀ = N(0; m, v) every term is positive, t from 0 to ∞:
-
-        E[σ]/N₀ = Φ(m/√v)/N₀ + ∫ σ(−t) 2 sinh(bt) e^(−t²/2v) dt,
-        E[σ']/N₀ = ∫ σ'(t) 2 cosh(bt) e^(−t²/2v) dt,
-        E[σ'']/N₀ = −∫ σ''(t) 2 sinh(bt) e^(−t²/2v) dt.
-    """
-    xp = namespace(mean, variance)
-    sd = xp.sqrt(variance)
-    t, weights = xp.asarray(NODES, mean.dtype), xp.asarray(WEIGHTS, mean.dtype)
-    tilt = (-mean / variance)[..., None] * t
-    weights = 2 * weights * xp.exp(-0.5 * xp.square(t) / variance[..., None])
-    up, down = sigmoid(t), sigmoid(-t)
-    step = sd / mills_ratio(mean / sd)
-    zeroth = step + xp.sum(weights * down * xp.sinh(tilt), axis=-1)
-    gradient = xp.sum(weights * up * down * xp.cosh(tilt), axis=-1) / zeroth
-    second = xp.sum(weights * up * down * (up - down) * xp.sinh(tilt), axis=-1) / zeroth
-    value = log_ndtr(mean / sd) + xp.log(zeroth / step)
-    return TiltedMoments(value, gradient, xp.square(gradient) - second)
-
-
-def _flipped(below: TiltedMoments) -> TiltedMoments:
-    """Moments at −m from those at m ≤ 0: E[σ] there is 1 − q."""
-    xp = namespace(below.log_normalizer)
-    q = xp.exp(below.log_normalizer)
-    odds = q / (1 - q)
-    gradient = odds * below.gradient
-    second = odds * (xp.square(below.gradient) - below.curvature)
-    return TiltedMoments(xp.log1p(-q), gradient, xp.square(gradient) + second)
-
-
-def _reflected(mean: Array, variance: Array, other: TiltedMoments) -> TiltedMoments:
-    """Moments at m from those at −m − v."""
-    return TiltedMoments(
-        mean + 0.5 * variance + other.log_normalizer, 1 - other.gradient, other.curvature
-    )
-
-
-def _choose(condition: Array, yes: TiltedMoments, no: TiltedMoments) -> TiltedMoments:
-    chosen: TiltedMoments = jax.tree.map(partial(namespace(condition).where, condition), yes, no)
-    return chosen
+    value = total - 0.5 * float(np.log(2 * np.pi))
+    return TiltedMoments(value, gradient, xp.maximum(bend - spread, 0.0))

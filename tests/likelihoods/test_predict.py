@@ -14,7 +14,7 @@ from scipy import integrate, special, stats
 from relpref.data import Comparisons
 from relpref.likelihoods import Logistic, Probit
 from relpref.likelihoods.answers import SPREADS
-from relpref.likelihoods.chances import expected_sigmoid
+from relpref.likelihoods.chances import logistic_chance
 
 _RNG = np.random.default_rng(2)
 SIZE = 24
@@ -97,8 +97,8 @@ def test_an_expected_sigmoid() -> None:
             [-30.0, -4, -0.5, 0, 2, 9, 60], [0.0, 0.01, 2, 30, 48.9, 49.1, 400, 1e4]
         )
     )
-    found = expected_sigmoid(means, variances)
-    many = expected_sigmoid(np.tile(means, 200), np.tile(variances, 200))
+    found = logistic_chance(means, variances, 1.0)
+    many = logistic_chance(np.tile(means, 200), np.tile(variances, 200), 1.0)
     assert_allclose(many, np.tile(found, 200), rtol=1e-14)
     for mean, variance, value in zip(means, variances, found, strict=True):
         sd = np.sqrt(variance)
