@@ -176,52 +176,38 @@ class GaussianLikelihood:
 register(GaussianLikelihood, leaves=("predictor", "scale"))
 
 
-# Asymptotic series in 1/x² for z = −x → −∞ (Abramowitz & Stegun 26.2.12): x Φ(z)/φ(z), and its
+# Asymptotic series in 1/z² for z → −∞ (Abramowitz & Stegun 26.2.12): −z Φ(z)/φ(z), and its
 # consequence for r(z)(r(z) + z), the derivative of r = φ/Φ with the sign turned.
 _TAIL_SERIES = (1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0)
 _CURVATURE_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0)
 
 
-def _tail(z: Array) -> tuple[float, Array]:
-    """Point below which the series are used, and 1/z² beyond.
+def _by_series(
+    coefficients: Sequence[float], z: Array, far: Callable[[Array, Array], Array], near: Function
+) -> Array:
+    """Value by ``far``, of a series in 1/z² and z, where z is very negative, or by ``near``.
 
-    Both sides agree there to the dtype's precision.
+    Both sides agree at the switch to the dtype's precision.
     """
-    switch = -30.0 if z.dtype == jnp.float64 else -10.0
-    return switch, 1.0 / jnp.square(jnp.minimum(z, switch))
-
-
-def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
-    """Value of a polynomial by coefficients of rising powers."""
-    return jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), x)
-
-
-def _mills_of_numpy(z: Any) -> Any:
-    return np.sqrt(2 / np.pi) / special.erfcx(-np.sqrt(0.5) * z)
-
-
-def _curvature_of_numpy(z: Any) -> Any:
-    ratio, far = _mills_of_numpy(z), z < -30
-    curvature = ratio * (z + ratio)
-    if np.any(far):
-        curvature = np.where(
-            far, np.polyval(_CURVATURE_SERIES[::-1], 1 / np.square(np.minimum(z, -30))), curvature
-        )
-    return curvature
+    xp, switch = namespace(z), -30.0 if z.dtype == np.float64 else -10.0
+    low = xp.minimum(z, switch)
+    series = xp.polyval(xp.asarray(coefficients[::-1], z.dtype), 1 / xp.square(low))
+    return xp.where(z < switch, far(series, low), near(xp.maximum(z, switch)))
 
 
 def _curvature_slope(z: Array) -> Array:
     """Derivative of `log_ndtr_curvature`, k' = r(1 − k) − k(z + r)."""
-    switch, inverse_square = _tail(z)
-    near = jnp.maximum(z, switch)
-    ratio, curvature = mills_ratio(near), log_ndtr_curvature(near)
-    series = [-2 * power * value for power, value in enumerate(_CURVATURE_SERIES)][1:]
-    far = _polynomial(series, inverse_square) * inverse_square / jnp.minimum(z, switch)
-    return jnp.where(z < switch, far, ratio * (1 - curvature) - curvature * (near + ratio))
+
+    def near(z: Array) -> Array:
+        ratio, curvature = mills_ratio(z), log_ndtr_curvature(z)
+        return ratio * (1 - curvature) - curvature * (z + ratio)
+
+    slopes = [-2 * power * value for power, value in enumerate(_CURVATURE_SERIES)][1:]
+    return _by_series(slopes, z, lambda series, z: series / z**3, near)
 
 
-def entrywise(in_numpy: Function, derivative: Function) -> Callable[[Function], Function]:
-    """Compute a function of one array of NumPy by NumPy, and that of JAX's with a derivative."""
+def entrywise(derivative: Function) -> Callable[[Function], Function]:
+    """Give a function of one array a derivative, where the array is JAX's."""
 
     def decorated(function: Function) -> Function:
         by_jax = jax.custom_jvp(function)
@@ -229,52 +215,50 @@ def entrywise(in_numpy: Function, derivative: Function) -> Callable[[Function], 
 
         @wraps(function)
         def call(z: Any) -> Any:
-            return in_numpy(z) if isinstance(z, np.ndarray | np.generic) else by_jax(jnp.asarray(z))
+            return function(z) if isinstance(z, np.ndarray | np.generic) else by_jax(jnp.asarray(z))
 
         return call
 
     return decorated
 
 
-@entrywise(special.log_ndtr, lambda z: mills_ratio(z))
+@entrywise(lambda z: mills_ratio(z))
 def log_ndtr(z: Array) -> Array:
     """Log Φ(z), with relative accuracy for every finite z."""
-    (switch, inverse_square), root_half = _tail(z), np.sqrt(0.5).astype(z.dtype)
-    far = jnp.minimum(z, switch)
-    left = jnp.minimum(z, -1.0)
-    right = jnp.maximum(z, -1.0)
-    half_log_two_pi = jnp.asarray(0.5 * np.log(2 * np.pi), z.dtype)
-    series = _polynomial(_TAIL_SERIES, inverse_square)
-    asymptotic = -0.5 * far * far - jnp.log(-far) - half_log_two_pi + jnp.log(series)
-    tail = -0.5 * left * left + jnp.log(0.5 * erfcx(-jnp.maximum(left, switch) * root_half))
-    body = jnp.log1p(-0.5 * erfc(right * root_half))
-    return jnp.where(z < switch, asymptotic, jnp.where(z < -1.0, tail, body))
+    if namespace(z) is np:
+        return special.log_ndtr(z)
+    left, right = jnp.minimum(z, -1.0), jnp.maximum(z, -1.0)
+    tail = -0.5 * (left * left + float(np.log(2 * np.pi))) - jnp.log(mills_ratio(left))
+    return jnp.where(z < -1.0, tail, jnp.log1p(-0.5 * erfc(float(np.sqrt(0.5)) * right)))
 
 
-@entrywise(_mills_of_numpy, lambda z: -log_ndtr_curvature(z))
+@entrywise(lambda z: -log_ndtr_curvature(z))
 def mills_ratio(z: Array) -> Array:
     """φ(z)/Φ(z), the derivative of log Φ."""
-    switch, inverse_square = _tail(z)
-    # 2Φ(z)exp(z²/2) = erfcx(−z/√2)
-    tail = erfcx(-jnp.maximum(z, switch) * np.sqrt(0.5).astype(z.dtype))
-    near = np.sqrt(2.0 / np.pi).astype(z.dtype) / tail
-    series = _polynomial(_TAIL_SERIES, inverse_square)
-    return jnp.where(z < switch, -jnp.minimum(z, switch) / series, near)
+    unit, root_half = float(np.sqrt(2 / np.pi)), float(np.sqrt(0.5))
+    if namespace(z) is np:
+        return unit / special.erfcx(-root_half * z)
+    # 2Φ(z)exp(z²/2) = erfcx(−z/√2); JAX's loses all digits far out.
+    return _by_series(
+        _TAIL_SERIES, z, lambda series, z: -z / series, lambda z: unit / erfcx(-root_half * z)
+    )
 
 
-@entrywise(_curvature_of_numpy, _curvature_slope)
+@entrywise(_curvature_slope)
 def log_ndtr_curvature(z: Array) -> Array:
     """−(log Φ)''(z) = r(z)(z + r(z)) with r = φ/Φ; between 0 and 1.
 
     The product cancels for very negative z (in float64 it leaves [0, 1] near z = −1e5), so the
     asymptotic series takes over below −30 (−10 in float32).
     """
-    switch, inverse_square = _tail(z)
-    near = jnp.maximum(z, switch)
-    ratio = mills_ratio(near)
-    return jnp.where(
-        z < switch, _polynomial(_CURVATURE_SERIES, inverse_square), ratio * (near + ratio)
-    )
+
+    def near(z: Array) -> Array:
+        ratio = mills_ratio(z)
+        return ratio * (z + ratio)
+
+    if namespace(z) is np and not np.any(z < -30.0):
+        return near(z)
+    return _by_series(_CURVATURE_SERIES, z, lambda series, _: series, near)
 
 
 def sigmoid(z: Array) -> Array:
