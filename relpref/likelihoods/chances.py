@@ -15,7 +15,8 @@ NOISE = float(np.sqrt(0.5))
 ROUNDING = 0.01
 
 
-def _expected_ndtr(mean: Any, variance: Any, scale: Any) -> Any:
+def expected_ndtr(mean: Any, variance: Any, scale: Any) -> Any:
+    """Probability that a gap, seen with Gaussian noise of this scale, is positive."""
     return ndtr(mean / (scale * scale + variance) ** 0.5)
 
 
@@ -27,7 +28,7 @@ def graded_chances(
     lapse: Any = None,
     margin: Any = 0.0,
     strengths: int = 1,
-    chance: Callable[[Any, Any, Any], Any] = _expected_ndtr,
+    chance: Callable[[Any, Any, Any], Any] = expected_ndtr,
 ) -> dict[str, Any]:
     """Probabilities that an answer favors the first and of a tie, for a gap N(mean, variance).
 

@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 from scipy import special
 
 from relpref.data import Comparisons
-from relpref.likelihoods.chances import ROUNDING, graded_chances, with_lapses
+from relpref.likelihoods.chances import ROUNDING, with_lapses
 from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
 from relpref.likelihoods.powers import Answer, power_moments, shares
 from relpref.likelihoods.tilted import (
@@ -346,6 +346,14 @@ class OfComparison(TreeDistribution):
     def log_concave(self) -> bool:
         return self.single.log_concave
 
+    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """Moments of answers, see ``powered``."""
+        return self.powered(value, mean, variance, 1.0)
+
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of powers p^n, n being ``power``."""
+        raise NotImplementedError
+
 
 class ProbitComparison(Comparison):
     """The first is preferred (value 1, else 0) with probability Φ((gap + shift)/scale).
@@ -363,11 +371,8 @@ class ProbitComparison(Comparison):
     chance = staticmethod(ndtr)
     log_chance = staticmethod(log_ndtr)
 
-    def log_at(self, value: Array, gap: Array) -> Array:
-        """The log probability at gaps, shape (..., m)."""
-        location = (gap + self.shift) / self.scale
-        xp = namespace(location)
-        return self.with_lapses(self.log_chance(xp.where(value, location, -location)), value)
+    def standard_log(self, value: Array, z: Array) -> Array:
+        return self.log_chance(namespace(z).where(value, z, -z))
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form (XPGP eq. 11, with its sign y written out)."""
@@ -401,11 +406,6 @@ class GradedComparison(Comparison):
     _held: tuple[Any, Any] = (None, None)  # a value and its intervals
     draw = staticmethod(jax.random.normal)  # noise
     log_density = staticmethod(lambda x: -0.5 * x * x - 0.5 * float(np.log(2 * np.pi)))
-    # Probability that the gap, of a mean and a variance, is positive when it is seen with noise of
-    # a scale.
-    seen_positive = staticmethod(
-        lambda mean, variance, scale: ndtr(mean / (scale * scale + variance) ** 0.5)
-    )
 
     def __init__(
         self,
@@ -540,16 +540,15 @@ class GradedComparison(Comparison):
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Chances of the next answer: ``probability`` of the first at any strength, ``tie``."""
-        return graded_chances(
-            mean,
-            variance,
-            self.scale,
-            self.shift,
-            self.lapse,
-            self.thresholds[..., 0],
-            self.strengths,
-            self.seen_positive,
+        xp, coarse = namespace(mean, variance, self.gap), copy(self)
+        coarse.thresholds, coarse.lapse = self.thresholds[..., :1], None
+        margin = coarse.thresholds[..., 0]
+        favored, tie = (
+            xp.exp(coarse.tilted(xp.full(mean.shape, answer), mean, variance).log_normalizer)
+            for answer in (1, 0)
         )
+        tie = xp.where(margin > 0, tie, 0.0)
+        return with_lapses(favored, tie, self.lapse, margin, self.strengths)
 
 
 class LogisticComparison(Comparison):
@@ -571,7 +570,7 @@ class LogisticComparison(Comparison):
     noise, closed = GUMBEL, False
     chance = staticmethod(sigmoid)
     log_chance = staticmethod(log_sigmoid)
-    log_at = ProbitComparison.log_at
+    standard_log = ProbitComparison.standard_log
 
     def standard_point(self, value: Array, z: Array) -> TiltedMoments:
         sign = namespace(z).where(value, 1.0, -1.0)
@@ -599,11 +598,6 @@ class LogisticGradedComparison(GradedComparison):
     noise, closed = GUMBEL, False
     draw = staticmethod(jax.random.logistic)
     log_density = staticmethod(lambda x: log_sigmoid(x) + log_sigmoid(-x))
-    seen_positive = staticmethod(
-        lambda mean, variance, scale: jnp.exp(
-            log_expected_sigmoid(mean / scale, variance / scale**2)
-        )
-    )
 
     standard = Comparison.standard
 
@@ -688,15 +682,6 @@ class DavidsonComparison(GradedComparison):
             slope = slope * xp.exp(xp.log1p(-self.lapse) + meant - total)
         return slope[..., None]
 
-    def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
-        """Chances of the next answer: ``probability`` of the first, and ``tie``."""
-        where = (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
-        favored, tie = (
-            jnp.exp(self.standard(jnp.full(mean.shape, answer), *where).log_normalizer)
-            for answer in (1, 0)
-        )
-        return with_lapses(favored, tie, self.lapse, self.thresholds[..., 0], 1)
-
 
 class SoftComparison(Comparison):
     """A reported probability p that the first is the better.
@@ -733,7 +718,7 @@ class SoftComparison(Comparison):
         return self.powered(value, mean, variance, 1.0)
 
     def point(self, value: Array, gap: Array) -> TiltedMoments:
-        return self.powered(value, gap, 0.0 * gap, 1.0)
+        return self.tilted(value, gap, 0.0 * gap)
 
     def log_at(self, value: Array, gap: Array) -> Array:
         return self.point(value, gap).log_normalizer

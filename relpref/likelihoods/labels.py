@@ -63,11 +63,7 @@ class ProbitBernoulli(TreeDistribution):
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of outcomes."""
-        if self.spread is None:
-            return self.comparison(self.predictor, validate_args=False).log_prob(value)
-        return self.tilted(
-            jnp.asarray(value), self.predictor, jnp.zeros_like(self.predictor)
-        ).log_normalizer
+        return self.log_at(namespace(value, self.predictor).asarray(value), self.predictor)
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under the cavity N(mean, variance) of the predictor."""

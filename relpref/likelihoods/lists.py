@@ -143,15 +143,11 @@ class ListComparison(OfComparison):
         """Whether a row that was answered several times has a site for each, shape (m,)."""
         return (self.number >= 0) | self.single.copied
 
-    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments of answers.
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of powers p^n of answers that are in no list; n is 1 in lists.
 
         Those of a list's row are of the sign of its predictor, noise included (z = m/√v).
         """
-        return self.powered(value, mean, variance, 1.0)
-
-    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
-        """Moments of powers p^n of answers that are in no list; n is 1 in lists."""
         xp, listed = namespace(mean, self.single.gap), self.number >= 0
         sign = xp.where(value, 1.0, -1.0).astype(mean.dtype)
         inverse = 1 / xp.sqrt(xp.where(listed & (variance > 0), variance, 1e-30))

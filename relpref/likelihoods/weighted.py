@@ -42,15 +42,11 @@ class WeightedComparison(OfComparison):
         """Log probability of an answer times its weight."""
         return self.weight * self.single.log_prob(value)
 
-    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments of p^w under the cavity N(mean, variance), by quadrature.
-
-        Those of a weight of 1 are those of p.
-        """
-        return self.single.powered(value, mean, variance, self.weight)
-
     def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
-        """Moments of p^(wn), n being ``power``."""
+        """Moments of p^(wn) under the cavity N(mean, variance), n being ``power``, by quadrature.
+
+        Where wn is 1 they are those of p.
+        """
         return self.single.powered(value, mean, variance, power * self.weight)
 
     def point(self, value: Array, gap: Array) -> TiltedMoments:
