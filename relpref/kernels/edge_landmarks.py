@@ -11,29 +11,21 @@ from scipy import sparse
 
 from relpref.errors import DataError
 from relpref.kernels.graph import Features, landmark_features
-from relpref.kernels.pairwise import Floats, Indices, PairwiseKernel, Side, Weights, is_dense
+from relpref.kernels.pairwise import (
+    Edges,
+    Floats,
+    Indices,
+    PairwiseKernel,
+    Side,
+    Weights,
+    edge_kernel,
+    is_dense,
+)
 from relpref.linalg import pivoted_cholesky
 from relpref.skeleton import evaluated
 
 Positions = NDArray[np.intp]
 Matrix = Any  # an array of NumPy's or of JAX's
-Edges = tuple[Any, Any]
-
-
-def edge_kernel(left: Matrix, right: Matrix, sign: float, first: Edges, second: Edges) -> Any:
-    """Kernel between a edges and b edges, shape (a, b); an array of JAX for arrays of JAX.
-
-    ``first`` and ``second`` are the edges, each as (conditioning nodes, objects). The kernel is
-    K(v, v') G(w, w') for ``sign`` 0; ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] for a symmetric (1)
-    or reciprocal (−1) relation (CR10 section 3), with K and G, shapes (p, p) and (m, m), as
-    ``left`` and ``right``.
-    """
-    (rows, columns), (other_rows, other_columns) = first, second
-    # The few columns first: the arrays gathered after that are no larger than the result.
-    straight = left[:, other_rows][rows] * right[:, other_columns][columns]
-    if not sign:
-        return straight
-    return 0.5 * (straight + sign * left[:, other_columns][rows] * right[:, other_rows][columns])
 
 
 def edge_diagonal(left: Matrix, right: Matrix, sign: float, edges: Edges) -> Any:

@@ -277,6 +277,25 @@ _NARROW = 1e-2  # width times distance from 0 below which the series in the widt
 _SHORT = 0.03  # width below which a difference of log Φ would lose digits
 
 
+def _ends(lower: Array, width: Array) -> tuple[Array, Array, Array, Array]:
+    """Whether intervals are narrow, whether they are mirrored, and their ends then.
+
+    In the left half Φ keeps its digits, so intervals whose middle is positive are mirrored.
+    """
+    xp = namespace(lower, width)
+    narrow = width * xp.maximum(xp.abs(lower), 1.0) < _NARROW
+    upper = lower + xp.where(narrow, 1.0, width)
+    mirrored = lower + upper > 0
+    return narrow, mirrored, xp.where(mirrored, -upper, lower), xp.where(mirrored, -lower, upper)
+
+
+def _log_of_narrow(middle: Array, width: Array) -> Array:
+    """Log(w φ(c)) + w²(c² − 1)/24 for width w and middle c."""
+    xp, square = namespace(middle, width), middle * middle
+    log_density = -0.5 * square - 0.5 * float(np.log(2 * np.pi))
+    return xp.log(width) + log_density + width * width * (square - 1) / 24
+
+
 def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     """Moments of an interval: log(Φ(l + w − x) − Φ(l − x)) at x = 0 and its derivatives.
 
@@ -286,11 +305,8 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     """
     xp = namespace(lower, width)
     is_open = xp.isposinf(width)
-    narrow = width * xp.maximum(xp.abs(lower), 1.0) < _NARROW
-    upper = lower + xp.where(is_open | narrow, 1.0, width)
-    # In the left half Φ keeps its digits: mirror intervals whose middle is positive.
-    mirrored = is_open | (lower + upper > 0)
-    left, right = xp.where(mirrored, -upper, lower), xp.where(mirrored, -lower, upper)
+    narrow, mirrored, left, right = _ends(lower, width)
+    left = xp.where(is_open, right - 1.0, left)
 
     # With ρ = Φ(l)/Φ(u), r = φ/Φ and k = r(r + z), terms that cannot cancel: φ(u)/(Φ(u) − Φ(l)) =
     # r_u/(1 − ρ), and minus the second derivative is (k_u − ρ k_l)/(1 − ρ) + ρ (r_l − r_u)²/(1 −
@@ -314,13 +330,10 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     slope = mills * xp.expm1(exponent) / rest
     bend = (bent - ratio * bent_left) / rest + ratio * xp.square((mills_left - mills) / rest)
 
-    # Narrow: log(w φ(c)) + w²(c² − 1)/24 for width w and middle c.
     width = xp.where(narrow, width, 1.0)
     middle, square = lower + 0.5 * width, xp.square(width)
-    density = -0.5 * xp.square(middle) - 0.5 * float(np.log(2 * np.pi))
-    near = xp.log(width) + density + square * (xp.square(middle) - 1) / 24
     return TiltedMoments(
-        xp.where(narrow, near, value),
+        xp.where(narrow, _log_of_narrow(middle, width), value),
         xp.where(narrow, middle * (1 - square / 12), xp.where(mirrored, -slope, slope)),
         xp.clip(xp.where(narrow, 1 - square / 12, bend), 0.0, 1.0),
     )
@@ -328,19 +341,13 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
 
 def interval_log(lower: Any, width: Any) -> Any:
     """The logarithm alone of `interval_moments`, in a third of the time; for NumPy."""
-    narrow = width * np.maximum(np.abs(lower), 1.0) < _NARROW
-    upper = lower + np.where(narrow, 1.0, width)
-    mirrored = lower + upper > 0
-    left, right = np.where(mirrored, -upper, lower), np.where(mirrored, -lower, upper)
+    narrow, _, left, right = _ends(lower, width)
     most = special.log_ndtr(right)
     value = most + np.log(-np.expm1(special.log_ndtr(left) - most))
     if not np.any(narrow):
         return value
-    # As in `interval_moments`.
     width = np.where(narrow, width, 1.0)
-    square = np.square(lower + 0.5 * width)
-    near = np.log(width) - 0.5 * square + np.square(width) * (square - 1) / 24
-    return np.where(narrow, near - 0.5 * np.log(2 * np.pi), value)
+    return np.where(narrow, _log_of_narrow(lower + 0.5 * width, width), value)
 
 
 @jax.custom_jvp
