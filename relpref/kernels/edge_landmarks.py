@@ -25,10 +25,9 @@ from relpref.linalg import pivoted_cholesky
 from relpref.skeleton import evaluated
 
 Positions = NDArray[np.intp]
-Matrix = Any  # an array of NumPy's or of JAX's
 
 
-def edge_diagonal(left: Matrix, right: Matrix, sign: float, edges: Edges) -> Any:
+def edge_diagonal(left: Any, right: Any, sign: float, edges: Edges) -> Any:
     """Kernel of every edge with itself, shape (a,); arguments as for `edge_kernel`."""
     rows, columns = edges
     straight = left[rows, rows] * right[columns, columns]
@@ -112,17 +111,11 @@ class EdgeLandmarks:
         Arguments are as for `edge_kernel`.
         """
         left, right = np.asarray(left), np.asarray(right)
-        residual = evaluated(_residual, self, left, right, sign, edges)
+        residual = evaluated(self.features, left, right, sign, edges).residual
         return float(np.sum(residual) / np.sum(edge_diagonal(left, right, sign, edges)))
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-def _residual(
-    landmarks: EdgeLandmarks, left: Array, right: Array, sign: float, edges: Edges
-) -> Any:
-    return landmarks.features(left, right, sign, edges).residual
 
 
 @dataclass(frozen=True)

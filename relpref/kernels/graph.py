@@ -595,7 +595,13 @@ class HiddenCommonCause:
     def __call__(self, graph: Graph, *, normalize: bool = True) -> Dense:
         """Covariance matrix of the nodes."""
         self._check(graph)
-        shared = self._edges(graph) if self.method == "edges" else self._cliques(graph)
+        if self.method == "edges":
+            weights = real(graph.weight_matrix)
+            mean = jnp.sum(weights) / jnp.maximum(jnp.sum(weights > 0), 1)
+            mean = jnp.where(mean > 0, mean, 1.0)
+            shared = weights + jnp.diag(jnp.sum(weights, axis=1) + self.regularization * mean)
+        else:
+            shared = real(graph.cliques) + self.regularization * jnp.eye(graph.num_nodes)
         scale = jnp.sqrt(jnp.diagonal(shared))
         correlation = shared / (scale[:, None] * scale[None, :])
         return Dense(
@@ -656,13 +662,3 @@ class HiddenCommonCause:
                 "HiddenCommonCause: every two items are linked alike, so all correlations are the "
                 f"same and the relation says nothing; {remedy} or link only those above a threshold"
             )
-
-    def _edges(self, graph: Graph) -> Array:
-        weights = real(graph.weight_matrix)
-        links = jnp.sum(weights > 0)
-        mean = jnp.where(links > 0, jnp.sum(weights) / jnp.maximum(links, 1), 1.0)
-        return weights + jnp.diag(jnp.sum(weights, axis=1) + self.regularization * mean)
-
-    def _cliques(self, graph: Graph) -> Array:
-        counts = real(graph.cliques)  # checked above
-        return counts + self.regularization * jnp.eye(graph.num_nodes)

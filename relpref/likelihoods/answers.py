@@ -69,7 +69,7 @@ class _Noisy:
     noise: ClassVar[str]
     lists: ClassVar[str]  # whose model of orders it is
     # Probability that a gap, of a mean and a variance, is positive when seen with noise of a scale.
-    chance: ClassVar[Callable[[Any, Any, Any], Any]]
+    chance: ClassVar[Any]
 
     lapse: bool = False
     margins: Literal["common", "rater"] = "common"
@@ -237,7 +237,7 @@ class _Noisy:
         )
         if answers.probability is not None:
             variance = 1 + ROUNDING**2 + variance
-        options: dict[str, Any] = {"strengths": answers.strengths, "chance": type(self).chance}
+        options: dict[str, Any] = {"strengths": answers.strengths, "chance": self.chance}
         return graded_chances(mean, variance, **seen, margin=margin, **options)
 
     def described(

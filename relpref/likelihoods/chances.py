@@ -133,4 +133,5 @@ def davidson_chances(
         return np.where(z > 0, 1.0, np.square(smaller)) / total, tie / total
 
     standard = (mean + shift) / scale, variance / np.square(scale)
-    return with_lapses(*_expected(chances, *standard, margin / scale), lapse, margin, 1)
+    favored, tie = _expected(chances, *standard, margin / scale)
+    return with_lapses(favored, tie, lapse, margin, 1)

@@ -1,6 +1,5 @@
 """Answers about lists: orders, choices, best and worst, whose rows share noise of items."""
 
-from copy import copy
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -120,13 +119,6 @@ class ListComparison(OfComparison):
     def outcomes(self) -> Any:
         """Outcomes of single answers; a list has orders instead."""
         return self.single.outcomes
-
-    def rows(self, index: Any) -> "ListComparison":
-        """The answers of some rows."""
-        chosen = copy(self)
-        chosen.single, chosen.number = self.single.rows(index), self.number[index]
-        chosen.winner, chosen.loser = self.winner[index], self.loser[index]
-        return chosen
 
     @property
     def _scale(self) -> Array:

@@ -1,6 +1,5 @@
 """Weighted likelihoods, in which an answer counts for more or less than a single one."""
 
-from copy import copy
 from typing import Any, ClassVar
 
 from jax import Array
@@ -56,12 +55,6 @@ class WeightedComparison(OfComparison):
     def log_at(self, value: Array, gap: Array) -> Array:
         """The log of p^w at gaps, shape (..., m)."""
         return self.weight * self.single.log_at(value, gap)
-
-    def rows(self, index: Any) -> "WeightedComparison":
-        """The answers of some rows."""
-        chosen = copy(self)
-        chosen.single, chosen.weight = self.single.rows(index), self.weight[index]
-        return chosen
 
     def pull(
         self,
