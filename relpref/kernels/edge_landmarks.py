@@ -18,6 +18,7 @@ from relpref.kernels.pairwise import (
     PairwiseKernel,
     Side,
     Weights,
+    edge_diagonal,
     edge_kernel,
     is_dense,
 )
@@ -25,15 +26,6 @@ from relpref.linalg import pivoted_cholesky
 from relpref.skeleton import evaluated
 
 Positions = NDArray[np.intp]
-
-
-def edge_diagonal(left: Any, right: Any, sign: float, edges: Edges) -> Any:
-    """Kernel of every edge with itself, shape (a,); arguments as for `edge_kernel`."""
-    rows, columns = edges
-    straight = left[rows, rows] * right[columns, columns]
-    return (
-        0.5 * (straight + sign * left[rows, columns] * right[columns, rows]) if sign else straight
-    )
 
 
 @jax.tree_util.register_dataclass

@@ -142,6 +142,15 @@ def edge_kernel(left: Any, right: Any, sign: float, first: Edges, second: Edges)
     return 0.5 * (straight + sign * left[:, other_columns][rows] * right[:, other_rows][columns])
 
 
+def edge_diagonal(left: Any, right: Any, sign: float, edges: Edges) -> Any:
+    """Kernel of every edge with itself, shape (a,); arguments as for `edge_kernel`."""
+    rows, columns = edges
+    straight = left[rows, rows] * right[columns, columns]
+    return (
+        0.5 * (straight + sign * left[rows, columns] * right[columns, rows]) if sign else straight
+    )
+
+
 @dataclass(frozen=True)
 class Side:
     """The nodes at one end of the requested edges, with their kernel."""

@@ -98,7 +98,7 @@ def test_an_expected_sigmoid() -> None:
         )
     )
     found = logistic_chance(means, variances, 1.0)
-    many = logistic_chance(np.tile(means, 200), np.tile(variances, 200), 1.0)
+    many = logistic_chance(*np.tile([means, variances], 200), 1.0)
     assert_allclose(many, np.tile(found, 200), rtol=1e-14)
     for mean, variance, value in zip(means, variances, found, strict=True):
         sd = np.sqrt(variance)
