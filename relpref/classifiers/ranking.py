@@ -1,6 +1,5 @@
 """Classification of rankings by a Gaussian process, as a scikit-learn estimator."""
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -63,10 +62,6 @@ def _left_out(features: Features) -> float:
     """Share of the prior variance that is not in the features."""
     left_out = 0.0 if features.residual is None else float(np.sum(features.residual))
     return left_out / (left_out + float(np.sum(np.square(features.values)))) if left_out else 0.0
-
-
-def _features(kernel: RankingKernel, rankings: Rankings, values: Mapping[str, Any]) -> Features:
-    return kernel.features(rankings, **values)
 
 
 def _require_exhaustive(data: Rankings, what: str) -> None:
@@ -201,7 +196,8 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         self.posterior_ = self._run(ranking_classifier, prepared, fixed, progress_bar, **options)
         learned = self.posterior_.hyperparameters
         values = {name: np.asarray(learned[name]) for name in kernel.parameters(prepared)}
-        self.landmark_error_ = _left_out(evaluated(_features, kernel, prepared, values))
+        features = evaluated(lambda values: kernel.features(prepared, **values), values)
+        self.landmark_error_ = _left_out(features)
         if self.landmark_error_ > WARN_VARIANCE_SHARE:
             warn_user(
                 f"RankingGPClassifier: the landmarks leave out {100 * self.landmark_error_:.0f} % "

@@ -1,7 +1,7 @@
 """Kernels on attribute vectors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -319,48 +319,29 @@ class SquaredExponentialPlusLinear:
 
     def __call__(self, attributes: Array, *, lengthscale: Array, linear_share: Array) -> Dense:
         """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
-        smooth, linear = (
-            kernel(attributes, lengthscale=lengthscale).dense()
-            for kernel in (SquaredExponential(), Linear())
-        )
-        return Dense((1 - linear_share) * smooth + linear_share * linear)
+        return Dense(_mixed(lambda k: k(attributes, lengthscale=lengthscale).dense(), linear_share))
 
     def pull(
         self, weights: Any, attributes: Any, *, lengthscale: Any, linear_share: Any
     ) -> dict[str, Any]:
         """Derivatives of Σ_ij W_ij k(x_i, x_j), see `SquaredExponential.pull`."""
-        kernels, given = (SquaredExponential(), Linear()), {"lengthscale": lengthscale}
-        smooth, linear = (kernel.pull(weights, attributes, **given) for kernel in kernels)
-        totals = [namespace(weights).vdot(weights, k(attributes, **given).dense()) for k in kernels]
-        return {
-            "lengthscale": (1 - linear_share) * smooth["lengthscale"]
-            + linear_share * linear["lengthscale"],
-            "linear_share": totals[1] - totals[0],
-        }
-
-    def cross(
-        self, rows: Array, columns: Array, *, lengthscale: Array, linear_share: Array
-    ) -> Array:
-        """Covariances of some items with others, shape (r, c), from their attributes."""
+        given = {"lengthscale": lengthscale}
+        slopes = _mixed(lambda k: k.pull(weights, attributes, **given), linear_share)
         smooth, linear = (
-            kernel.cross(rows, columns, lengthscale=lengthscale)
+            namespace(weights).vdot(weights, kernel(attributes, **given).dense())
             for kernel in (SquaredExponential(), Linear())
         )
-        return (1 - linear_share) * smooth + linear_share * linear
+        return {**slopes, "linear_share": linear - smooth}
+
+    def cross(self, rows: Array, columns: Array, *, lengthscale: Array, linear_share: Array) -> Any:
+        """Covariances of some items with others, shape (r, c), from their attributes."""
+        return _mixed(lambda k: k.cross(rows, columns, lengthscale=lengthscale), linear_share)
 
     def slopes(
         self, points: Floats, weights: Floats, *, lengthscale: Floats, linear_share: float
-    ) -> tuple[Floats, Floats]:
+    ) -> Any:
         """Prior covariances of weighted sums of slopes, see `Stationary.slopes`."""
-        smooth, linear = (
-            kernel.slopes(points, weights, lengthscale=lengthscale)
-            for kernel in (SquaredExponential(), Linear())
-        )
-        cross, within = (
-            (1 - linear_share) * curved + linear_share * straight
-            for curved, straight in zip(smooth, linear, strict=True)
-        )
-        return cross, within
+        return _mixed(lambda k: k.slopes(points, weights, lengthscale=lengthscale), linear_share)
 
     def describe(self) -> Description:
         smooth = SquaredExponential().describe()
@@ -378,6 +359,14 @@ class SquaredExponentialPlusLinear:
                 "linear_share": lambda share, _: f"{share:.0%} of the variance is linear",
             },
         )
+
+
+def _mixed(values: Callable[[Any], Any], linear_share: Any) -> Any:
+    """Weighted mean of arrays that the smooth and the linear kernel give, by the linear share."""
+    return jax.tree.map(
+        lambda smooth, linear: (1 - linear_share) * smooth + linear_share * linear,
+        *map(values, (SquaredExponential(), Linear())),
+    )
 
 
 def _shares(lengthscale: Array | float, number: int) -> Array:

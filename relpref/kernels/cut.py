@@ -26,11 +26,10 @@ from relpref.kernels.positions import (
     over_items,
     padded,
     position_array,
-    traced,
     with_items_of,
 )
 from relpref.linalg import checked_symmetric, require_memory
-from relpref.linalg.arrays import namespace, scan, stop_gradient
+from relpref.linalg.arrays import namespace, scan, stop_gradient, traced
 
 
 class SubmodularFunction(Protocol):

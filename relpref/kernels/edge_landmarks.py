@@ -11,38 +11,21 @@ from scipy import sparse
 
 from relpref.errors import DataError
 from relpref.kernels.graph import Features, landmark_features
-from relpref.kernels.pairwise import Floats, Indices, PairwiseKernel, Side, Weights, is_dense
+from relpref.kernels.pairwise import (
+    Edges,
+    Floats,
+    Indices,
+    PairwiseKernel,
+    Side,
+    Weights,
+    edge_diagonal,
+    edge_kernel,
+    is_dense,
+)
 from relpref.linalg import pivoted_cholesky
 from relpref.skeleton import evaluated
 
 Positions = NDArray[np.intp]
-Matrix = Any  # an array of NumPy's or of JAX's
-Edges = tuple[Any, Any]
-
-
-def edge_kernel(left: Matrix, right: Matrix, sign: float, first: Edges, second: Edges) -> Any:
-    """Kernel between a edges and b edges, shape (a, b); an array of JAX for arrays of JAX.
-
-    ``first`` and ``second`` are the edges, each as (conditioning nodes, objects). The kernel is
-    K(v, v') G(w, w') for ``sign`` 0; ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] for a symmetric (1)
-    or reciprocal (−1) relation (CR10 section 3), with K and G, shapes (p, p) and (m, m), as
-    ``left`` and ``right``.
-    """
-    (rows, columns), (other_rows, other_columns) = first, second
-    # The few columns first: the arrays gathered after that are no larger than the result.
-    straight = left[:, other_rows][rows] * right[:, other_columns][columns]
-    if not sign:
-        return straight
-    return 0.5 * (straight + sign * left[:, other_columns][rows] * right[:, other_rows][columns])
-
-
-def edge_diagonal(left: Matrix, right: Matrix, sign: float, edges: Edges) -> Any:
-    """Kernel of every edge with itself, shape (a,); arguments as for `edge_kernel`."""
-    rows, columns = edges
-    straight = left[rows, rows] * right[columns, columns]
-    return (
-        0.5 * (straight + sign * left[rows, columns] * right[columns, rows]) if sign else straight
-    )
 
 
 @jax.tree_util.register_dataclass
@@ -120,17 +103,11 @@ class EdgeLandmarks:
         Arguments are as for `edge_kernel`.
         """
         left, right = np.asarray(left), np.asarray(right)
-        residual = evaluated(_residual, self, left, right, sign, edges)
+        residual = evaluated(self.features, left, right, sign, edges).residual
         return float(np.sum(residual) / np.sum(edge_diagonal(left, right, sign, edges)))
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-def _residual(
-    landmarks: EdgeLandmarks, left: Array, right: Array, sign: float, edges: Edges
-) -> Any:
-    return landmarks.features(left, right, sign, edges).residual
 
 
 @dataclass(frozen=True)

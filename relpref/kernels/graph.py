@@ -274,17 +274,6 @@ def gap_scale(reference: ScaleReference, function: Any, heat: bool = False) -> A
     )
 
 
-def _scaled(covariance: Any, graph: Graph, function: Any, heat: bool = False) -> Any:
-    """Scale a covariance by `gap_scale`, with NumPy: JAX would compile again for every graph."""
-    reference = graph.reference
-    variance = float(
-        np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues)))
-    )
-    if heat:
-        variance = max(variance, _LEAST_WITHIN * float(_heat_between(reference)))
-    return covariance.scaled(2 / variance if variance > 0 else 1.0)
-
-
 class GraphKernel(Protocol):
     """A covariance function of a graph's nodes."""
 
@@ -335,11 +324,10 @@ class RegularizedLaplacian:
 
     def implicit(self, graph: Graph, *, normalize: bool = True, range: float) -> SparsePrecision:
         """The covariance of a graph too large for its spectrum: a sparse precision."""
-        shift = 1 / range**2
-        covariance = SparsePrecision(solver_of(graph), shift)
+        covariance = SparsePrecision(solver_of(graph), 1 / range**2)
         if not normalize:
             return covariance
-        return _scaled(covariance, graph, lambda values: 1 / (values + shift))
+        return covariance.scaled(float(gap_scale(graph.reference, partial(_regularized, range))))
 
     def describe(self) -> Description:
         return Description(
@@ -407,7 +395,7 @@ class Diffusion:
         covariance = heat_of(graph, time)
         if not normalize:
             return covariance
-        return _scaled(covariance, graph, lambda values: np.exp(-time * values), True)
+        return covariance.scaled(float(gap_scale(graph.reference, partial(_heat, time), True)))
 
     def describe(self) -> Description:
         return Description(
@@ -607,7 +595,13 @@ class HiddenCommonCause:
     def __call__(self, graph: Graph, *, normalize: bool = True) -> Dense:
         """Covariance matrix of the nodes."""
         self._check(graph)
-        shared = self._edges(graph) if self.method == "edges" else self._cliques(graph)
+        if self.method == "edges":
+            weights = real(graph.weight_matrix)
+            mean = jnp.sum(weights) / jnp.maximum(jnp.sum(weights > 0), 1)
+            mean = jnp.where(mean > 0, mean, 1.0)
+            shared = weights + jnp.diag(jnp.sum(weights, axis=1) + self.regularization * mean)
+        else:
+            shared = real(graph.cliques) + self.regularization * jnp.eye(graph.num_nodes)
         scale = jnp.sqrt(jnp.diagonal(shared))
         correlation = shared / (scale[:, None] * scale[None, :])
         return Dense(
@@ -668,13 +662,3 @@ class HiddenCommonCause:
                 "HiddenCommonCause: every two items are linked alike, so all correlations are the "
                 f"same and the relation says nothing; {remedy} or link only those above a threshold"
             )
-
-    def _edges(self, graph: Graph) -> Array:
-        weights = real(graph.weight_matrix)
-        links = jnp.sum(weights > 0)
-        mean = jnp.where(links > 0, jnp.sum(weights) / jnp.maximum(links, 1), 1.0)
-        return weights + jnp.diag(jnp.sum(weights, axis=1) + self.regularization * mean)
-
-    def _cliques(self, graph: Graph) -> Array:
-        counts = real(graph.cliques)  # checked above
-        return counts + self.regularization * jnp.eye(graph.num_nodes)

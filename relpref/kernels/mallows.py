@@ -5,6 +5,7 @@ Where items are not ranked, the Mallows kernel is sampled; the Kendall kernel is
 
 import zlib
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import jax
@@ -23,10 +24,9 @@ from relpref.kernels.positions import (
     over_items,
     position_array,
     position_pair,
-    traced,
 )
 from relpref.linalg import require_memory
-from relpref.linalg.arrays import cond, namespace, scan
+from relpref.linalg.arrays import cond, namespace, scan, traced
 
 Floats = NDArray[np.float64]
 
@@ -94,8 +94,7 @@ def mallows_kernel(
         values = np.exp(_log_mallows(strength, left, right))
         return (values, np.zeros_like(values)) if return_error else values
     seed = int(generator(rng_key).integers(2**63))
-    draws = (_linear_extensions(side, samples, seed) for side in (left, right))
-    values, error = _over_extensions(strength, *draws)
+    values, error = _over_extensions(strength, left, right, samples, seed)
     return (values, error) if return_error else values
 
 
@@ -119,12 +118,10 @@ def mallows_variances(
     if traced(positions, concentration):
         return exhaustive_only(mallows_diagonal(concentration, positions), positions)
     strength = checked_concentration(concentration)
-    complete = exhaustive(positions)
-    result = np.empty(len(positions))
-    result[complete] = mallows_diagonal(strength, positions[complete])
+    result = mallows_diagonal(strength, positions)
     seed = int(generator(rng_key).integers(2**63))
-    for row in np.flatnonzero(~complete):
-        (draws,) = _linear_extensions(positions[[row]], samples, seed)
+    for row in np.flatnonzero(~exhaustive(positions)):
+        draws = _linear_extensions(positions[row], samples, seed)
         result[row] = np.mean(np.exp(_log_mallows(strength, draws, draws)))
     return result
 
@@ -205,82 +202,70 @@ def _block_sizes(positions: Any) -> Any:
     return over_items(lambda size, position: size + (position == positions), nothing, positions)
 
 
-def _linear_extensions(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]]:
-    """Uniform draws of each ranking's linear extensions; an exhaustive ranking is its only draw."""
+def _linear_extensions(ranking: NDArray[np.int32], samples: int, seed: int) -> NDArray[np.int32]:
+    """Uniform draws of a ranking's linear extensions, shape (samples, n).
+
+    An exhaustive ranking is its only draw.
+    """
+    if exhaustive(ranking[None])[0]:
+        return ranking[None]
+    stream = np.random.default_rng([seed, zlib.crc32(ranking.tobytes())])
+    # The ranked items take the places that a random order gives them, in their own order; ties are
+    # broken at random.
+    place = np.argsort(stream.random((samples, ranking.size)), axis=1)
+    chosen = np.flatnonzero(ranking >= 0)
+    order = np.argsort(ranking[chosen] + stream.random((samples, chosen.size)), axis=1)
+    np.put_along_axis(place, chosen[order], np.sort(place[:, chosen], axis=1), axis=1)
+    return place.astype(np.int32)
+
+
+def _batches(
+    positions: NDArray[np.int32], samples: int, seed: int
+) -> list[tuple[NDArray[np.intp], NDArray[np.int32]]]:
+    """Rows of some rankings at a time, all or none of them exhaustive, and their draws.
+
+    Draws have the shape (rankings, draws, n).
+    """
     require_memory(
         4.0 * samples * positions.size, f"{samples} extensions of {len(positions)} rankings"
     )
-    result = []
-    for row, complete in zip(positions, exhaustive(positions), strict=True):
-        if complete:
-            result.append(row[None])
-            continue
-        stream = np.random.default_rng([seed, zlib.crc32(row.tobytes())])
-        # The ranked items take the places that a random order gives them, in their own order; ties
-        # are broken at random.
-        place = np.argsort(stream.random((samples, row.size)), axis=1)
-        chosen = np.flatnonzero(row >= 0)
-        order = np.argsort(row[chosen] + stream.random((samples, chosen.size)), axis=1)
-        np.put_along_axis(place, chosen[order], np.sort(place[:, chosen], axis=1), axis=1)
-        result.append(place.astype(np.int32))
-    return result
+    batches = []
+    complete = exhaustive(positions)
+    for rows, number in ((np.flatnonzero(complete), 1), (np.flatnonzero(~complete), samples)):
+        together = max(1, _DRAWS_AT_ONCE // number)
+        for start in range(0, len(rows), together):
+            some = rows[start : start + together]
+            draws = [_linear_extensions(row, samples, seed) for row in positions[some]]
+            batches.append((some, np.stack(draws)))
+    return batches
 
 
-Draws = list[NDArray[np.int32]]
-
-
-def _over_extensions(strength: float, left: Draws, right: Draws) -> tuple[Floats, Floats]:
+def _over_extensions(
+    strength: float, left: NDArray[np.int32], right: NDArray[np.int32], samples: int, seed: int
+) -> tuple[Floats, Floats]:
     """Means over all pairs of draws, and their standard errors."""
     values = np.empty((len(left), len(right)))
     error = np.empty_like(values)
-    codes: dict[bytes, int] = {}
-
-    def code(draws: NDArray[np.int32], exhaustive: int) -> int:
-        return codes.setdefault(draws.tobytes(), len(codes)) if len(draws) > 1 else exhaustive
-
-    same = np.equal.outer([code(draws, -1) for draws in left], [code(draws, -2) for draws in right])
-    for rows in _batches(left):
-        for columns in _batches(right):
-            at = np.ix_(rows, columns)
-            first, second = [left[i] for i in rows], [right[j] for j in columns]
-            draws = np.concatenate(first), np.concatenate(second)
-            kernel = np.exp(_log_mallows(strength, *draws))
-            by_row, by_column = _means(kernel.T, second).T, _means(kernel, first)
-            values[at] = _means(by_row, first)
-            # The variance of a mean over all pairs of two samples, up to a term counted twice.
-            variance = (
-                _variances_of_means(by_row, first) + _variances_of_means(by_column.T, second).T
-            )
-            # Equal rankings have the same draws: each counts twice, and their pairs with themselves
-            # are a surplus of (1 − k)/samples.
-            surplus = (1 - values[at]) / np.maximum(_sizes(first) - 1, 1)
-            error[at] = np.sqrt(np.where(same[at], 2 * variance + np.square(surplus), variance))
+    batches = (_batches(side, samples, seed) for side in (left, right))
+    for (rows, first), (columns, second) in product(*batches):
+        at, draws = np.ix_(rows, columns), (np.concatenate(side) for side in (first, second))
+        kernel = np.exp(_log_mallows(strength, *draws))
+        kernel = kernel.reshape(first.shape[:2] + second.shape[:2])
+        by_row, by_column = kernel.mean(axis=3), kernel.mean(axis=1)
+        values[at] = by_row.mean(axis=1)
+        # The variance of a mean over all pairs of two samples, up to a term counted twice.
+        variance = _variances_of_means(by_row, 1) + _variances_of_means(by_column, 2)
+        # Equal rankings have the same draws: each counts twice, and their pairs with themselves are
+        # a surplus of (1 − k)/samples.
+        same = (left[rows][:, None] == right[columns]).all(axis=2) & (first.shape[1] > 1)
+        surplus = (1 - values[at]) / max(first.shape[1] - 1, 1)
+        error[at] = np.sqrt(np.where(same, 2 * variance + np.square(surplus), variance))
     return values, error
 
 
-def _sizes(draws: Draws) -> NDArray[np.intp]:
-    return np.array([len(part) for part in draws])[:, None]
-
-
-def _means(values: Floats, draws: Draws) -> Floats:
-    """Means over the draws of each ranking, one in each row."""
-    sizes = _sizes(draws)
-    return np.asarray(np.add.reduceat(values, np.cumsum(sizes) - sizes[:, 0]) / sizes)
-
-
-def _variances_of_means(values: Floats, draws: Draws) -> Floats:
-    sizes = _sizes(draws)
-    deviation = values - np.repeat(_means(values, draws), sizes[:, 0], axis=0)
-    return _means(np.square(deviation), draws) / np.maximum(sizes - 1, 1)
-
-
-def _batches(draws: Draws) -> list[NDArray[np.intp]]:
-    if not draws:
-        return []
-    ends = np.cumsum([len(part) for part in draws])
-    return np.split(
-        np.arange(len(draws)), np.flatnonzero(np.diff((ends - 1) // _DRAWS_AT_ONCE)) + 1
-    )
+def _variances_of_means(values: Floats, axis: int) -> Floats:
+    number = values.shape[axis]
+    return np.asarray(values.var(axis=axis) / max(number - 1, 1))
 
 
 def kendall_features(rankings: Any) -> Any:

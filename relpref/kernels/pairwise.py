@@ -45,7 +45,7 @@ from relpref.linalg import Dense, real
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Pairs = tuple[Indices, Indices]  # by row and column
+Edges = tuple[Any, Any]  # arrays of their conditioning nodes and of their objects
 Weights = Any  # Floats or a scipy sparse array or matrix; scipy has no types
 
 SPARSE_COST = 10.0  # of a multiply-add with a stored entry of W
@@ -126,6 +126,31 @@ def _entries(left: Floats, right: Floats, rows: Indices, columns: Indices) -> Fl
     return entries
 
 
+def edge_kernel(left: Any, right: Any, sign: float, first: Edges, second: Edges) -> Any:
+    """Kernel between a edges and b edges, shape (a, b); an array of JAX for arrays of JAX.
+
+    ``first`` and ``second`` are the edges, each as (conditioning nodes, objects). The kernel is
+    K(v, v') G(w, w') for ``sign`` 0; ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] for a symmetric (1)
+    or reciprocal (−1) relation (CR10 section 3), with K and G, shapes (p, p) and (m, m), as
+    ``left`` and ``right``.
+    """
+    (rows, columns), (other_rows, other_columns) = first, second
+    # The few columns first: the arrays gathered after that are no larger than the result.
+    straight = left[:, other_rows][rows] * right[:, other_columns][columns]
+    if not sign:
+        return straight
+    return 0.5 * (straight + sign * left[:, other_columns][rows] * right[:, other_rows][columns])
+
+
+def edge_diagonal(left: Any, right: Any, sign: float, edges: Edges) -> Any:
+    """Kernel of every edge with itself, shape (a,); arguments as for `edge_kernel`."""
+    rows, columns = edges
+    straight = left[rows, rows] * right[columns, columns]
+    return (
+        0.5 * (straight + sign * left[rows, columns] * right[columns, rows]) if sign else straight
+    )
+
+
 @dataclass(frozen=True)
 class Side:
     """The nodes at one end of the requested edges, with their kernel."""
@@ -187,7 +212,7 @@ class PairwiseKernel(ABC):
         return self._between(left, right, (rows, columns), (edge_rows, edge_columns))
 
     @abstractmethod
-    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats: ...
+    def _between(self, left: Side, right: Side, pairs: Edges, edges: Edges) -> Floats: ...
 
 
 def _plain(dual: Weights) -> Weights:
@@ -203,10 +228,10 @@ class Kronecker(PairwiseKernel):
     sign: ClassVar[float] = 0.0
 
     def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
-        return dual, ()
+        return 0.5 * (dual + self.sign * dual.T) if self.sign else dual, ()
 
-    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
-        return left.kernel[np.ix_(pairs[0], edges[0])] * right.kernel[np.ix_(pairs[1], edges[1])]
+    def _between(self, left: Side, right: Side, pairs: Edges, edges: Edges) -> Any:
+        return edge_kernel(left.kernel, right.kernel, self.sign, pairs, edges)
 
 
 @dataclass(frozen=True)
@@ -225,7 +250,7 @@ class Cartesian(PairwiseKernel):
             by_right, left.index[rows], columns
         )
 
-    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+    def _between(self, left: Side, right: Side, pairs: Edges, edges: Edges) -> Floats:
         same_object = right.index[pairs[1]][:, None] == edges[1]
         same_node = left.index[pairs[0]][:, None] == edges[0]
         by_left = left.kernel[np.ix_(pairs[0], edges[0])] * same_object
@@ -244,19 +269,11 @@ def _rows_or_zero(matrix: Floats, index: Indices, columns: Any = ...) -> Floats:
 
 
 @dataclass(frozen=True)
-class Symmetric(PairwiseKernel):
+class Symmetric(Kronecker):
     """½ [K(v, v') K(w, w') + K(v, w') K(w, v')]: relations with h(v, w) = h(w, v)."""
 
+    one_domain: ClassVar[bool] = True
     sign: ClassVar[float] = 1.0
-
-    def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
-        return 0.5 * (dual + self.sign * dual.T), ()
-
-    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
-        straight, swapped = (
-            Kronecker()._between(left, right, pairs, ends) for ends in (edges, edges[::-1])
-        )
-        return 0.5 * (straight + self.sign * swapped)
 
 
 @dataclass(frozen=True)
@@ -279,7 +296,7 @@ class Preference(PairwiseKernel):
         flow = dual @ ones - dual.T @ ones
         return None, (left.kernel @ flow, -(right.kernel @ flow))
 
-    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+    def _between(self, left: Side, right: Side, pairs: Edges, edges: Edges) -> Floats:
         gap = left.kernel[pairs[0]] - right.kernel[pairs[1]]
         return gap[:, edges[0]] - gap[:, edges[1]]
 
@@ -304,7 +321,7 @@ class MLPK(PairwiseKernel):
         of_right = of_left if right is left else quadratic(right.kernel, laplacian)
         return -2.0 * laplacian, (of_left, of_right)
 
-    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+    def _between(self, left: Side, right: Side, pairs: Edges, edges: Edges) -> Floats:
         return Preference()._between(left, right, pairs, edges) ** 2
 
 

@@ -17,7 +17,7 @@ from relpref.data import Rankings
 from relpref.data.arrays import shown
 from relpref.data.ranking_tables import generator
 from relpref.errors import DataError
-from relpref.linalg.arrays import namespace, on_host, scan
+from relpref.linalg.arrays import namespace, on_host, scan, traced
 
 _CELLS_AT_ONCE = 2**14
 _AUTO_COMPLETIONS = 1024  # of one ranking, which "auto" enumerates
@@ -91,11 +91,6 @@ def with_items_of(first: Any, rankings: Any) -> Any:
             "rankings.aligned(others.items), also for the rankings of Landmarks"
         )
     return rankings
-
-
-def traced(*values: Any) -> bool:
-    """Whether any leaf belongs to a computation that JAX traces."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
 def exhaustive(positions: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -200,21 +195,16 @@ def mean_over_completions(
         )
     if not tol > 0:
         raise DataError(f"tol is {tol}; it is a relative standard error, larger than 0")
-    complete = exhaustive(positions)
-    of_complete = features(positions[complete])
-    values = np.zeros((len(positions), of_complete.shape[1]))
-    error = np.zeros_like(values)
-    values[complete] = of_complete
     # In logarithms: the number itself may have a hundred digits.
     bases = positions.max(axis=1, initial=-1) + 2
     logarithm = (positions < 0).sum(axis=1) * np.log10(bases)
-    most = {"auto": np.log10(_AUTO_COMPLETIONS) + 1e-9, "all": np.inf, "sample": -np.inf}[
-        placements
-    ]
-    few = ~complete & (logarithm <= most)
-    if few.any():
-        values[few] = _enumerated(positions[few], features, logarithm[few])
-    rest = np.flatnonzero(~complete & ~few)
+    most = {"auto": np.log10(_AUTO_COMPLETIONS) + 1e-9, "all": np.inf, "sample": 0.0}[placements]
+    few = logarithm <= most  # of an exhaustive ranking there is one
+    of_few = _enumerated(positions[few], features, logarithm[few])
+    values = np.zeros((len(positions), of_few.shape[1]))
+    error = np.zeros_like(values)
+    values[few] = of_few
+    rest = np.flatnonzero(~few)
     if rest.size:
         values[rest], error[rest] = _sampled(
             positions[rest], features, values.shape[1], tol, rng_key
@@ -225,6 +215,8 @@ def mean_over_completions(
 def _enumerated(
     positions: NDArray[np.int32], features: FeatureMap, logarithm: NDArray[np.float64]
 ) -> NDArray[np.float64]:
+    if not logarithm.any():
+        return features(positions)
     if np.log10(np.sum(10.0 ** np.minimum(logarithm, 300.0))) > np.log10(_MAX_COMPLETIONS):
         raise DataError(
             f"placements='all': there are 10^{logarithm.max():.0f} placements of one ranking, and "
@@ -236,7 +228,7 @@ def _enumerated(
     digit = np.where(missing, np.cumsum(missing, axis=1) - 1, 0)
     ends = np.cumsum(bases ** missing.sum(axis=1))
     counts = np.diff(ends, prepend=0)
-    total: Any = 0.0
+    total: Any = None
     step = max(1, _COMPLETION_CELLS_AT_ONCE // positions.shape[1])
     for first in range(0, int(ends[-1]), step):
         number = np.arange(first, min(first + step, int(ends[-1])))
@@ -246,9 +238,9 @@ def _enumerated(
         # Blocks at odd numbers, slots at even ones.
         completed = np.where(missing[row], 2 * slots, 2 * positions[row] + 1)
         values = features(completed.astype(np.int32))
-        sums = np.zeros((len(positions), values.shape[1]))
-        np.add.at(sums, row, values)
-        total = total + sums
+        if total is None:
+            total = np.zeros((len(positions), values.shape[1]))
+        np.add.at(total, row, values)
     return np.asarray(total / counts[:, None])
 
 

@@ -41,10 +41,10 @@ from relpref.kernels.positions import (
     in_double,
     partial_in_a_program,
     position_array,
-    traced,
     with_items_of,
 )
 from relpref.linalg import cholesky, pivoted_cholesky, real
+from relpref.linalg.arrays import traced
 from relpref.skeleton import evaluated
 
 # A column takes as long as a Gram matrix of some hundred rankings. Where candidates are at most so

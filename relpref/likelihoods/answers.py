@@ -16,6 +16,7 @@ from relpref.likelihoods.chances import (
     ROUNDING,
     Floats,
     davidson_chances,
+    expected_ndtr,
     graded_chances,
     logistic_chance,
 )
@@ -67,6 +68,8 @@ class _Noisy:
 
     noise: ClassVar[str]
     lists: ClassVar[str]  # whose model of orders it is
+    # Probability that a gap, of a mean and a variance, is positive when seen with noise of a scale.
+    chance: ClassVar[Any]
 
     lapse: bool = False
     margins: Literal["common", "rater"] = "common"
@@ -78,6 +81,11 @@ class _Noisy:
     @property
     def columns(self) -> tuple[str, ...]:
         """The optional columns that the model uses."""
+        return "tie", "strength", "probability"
+
+    @property
+    def distributions(self) -> tuple[str, str]:
+        """Names of the distributions of winners, and of answers with ties or strengths."""
         raise NotImplementedError
 
     def sites(self, answers: Comparisons) -> list[str]:
@@ -167,6 +175,8 @@ class _Noisy:
     def seen(self, answers: Comparisons, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Scale, shift and lapse of a `Comparison`; neutral where a column is missing."""
         scale = 1.0 if answers.rater is None else parameters["rater_noise"][answers.rater]
+        if answers.probability is not None:
+            scale = parameters["soft_noise"] * scale
         bias = answers.shown_first
         shift = 0.0 if bias is None else parameters["position_bias"] * bias
         return {"scale": scale, "shift": shift, "lapse": parameters.get("lapse")}
@@ -191,6 +201,44 @@ class _Noisy:
         steps = xp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
         thresholds = xp.concatenate([xp.zeros_like(steps, shape=(1,)), xp.cumsum(steps)])
         return xp.asarray(self.margin(answers, parameters, zero))[..., None] + thresholds
+
+    def __call__(
+        self, gap: "Array", answers: Comparisons, **parameters: "Array"
+    ) -> "Comparison | ListComparison":
+        """The distribution of the answers."""
+        from relpref.likelihoods import comparison
+
+        seen, (plain, graded) = self.seen(answers, parameters), self.distributions
+        single: Comparison
+        if answers.probability is not None:
+            single = comparison.SoftComparison(gap, **seen)
+        elif answers.tie is None and answers.strength is None:
+            single = getattr(comparison, plain)(gap, **seen)
+        else:
+            thresholds = self.thresholds(answers, parameters, gap)
+            single = getattr(comparison, graded)(gap, thresholds, **seen)
+        if answers.list is None or answers.list_sizes is None:
+            return single
+        from relpref.likelihoods.lists import ListComparison, ListSizes
+
+        items = answers.list, answers.winner, answers.loser
+        return ListComparison(single, *items, ListSizes(*answers.list_sizes))
+
+    def predict(
+        self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
+    ) -> dict[str, Floats]:
+        """Probabilities of next answers at gaps N(mean, variance), shape (k,).
+
+        The result is that of `Comparison.predict`.
+        """
+        seen, margin = (
+            self.seen(answers, parameters),
+            self.margin(answers, parameters, np.zeros(())),
+        )
+        if answers.probability is not None:
+            variance = 1 + ROUNDING**2 + variance
+        options: dict[str, Any] = {"strengths": answers.strengths, "chance": self.chance}
+        return graded_chances(mean, variance, **seen, margin=margin, **options)
 
     def described(
         self, answers: Comparisons | None, sentence: str, citation: str | None
@@ -257,17 +305,6 @@ def weighted(distribution: Any, answers: Comparisons) -> Any:
     return WeightedComparison(distribution, answers.weight)
 
 
-def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListComparison":
-    """The distribution of answers some of which are in lists, from that of single ones."""
-    if answers.list is None or answers.list_sizes is None:
-        return single
-    from relpref.likelihoods.lists import ListComparison, ListSizes
-
-    return ListComparison(
-        single, answers.list, answers.winner, answers.loser, ListSizes(*answers.list_sizes)
-    )
-
-
 @register_static
 @dataclass(frozen=True)
 class Probit(_Noisy):
@@ -310,54 +347,18 @@ class Probit(_Noisy):
 
     noise: ClassVar[str] = "Gaussian"
     lists: ClassVar[str] = "Thurstone 1927"
+    chance = staticmethod(expected_ndtr)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return "tie", "strength", "probability"
-
-    def __call__(
-        self, gap: "Array", answers: Comparisons, **parameters: "Array"
-    ) -> "Comparison | ListComparison":
-        """The distribution of the answers."""
-        from relpref.likelihoods.comparison import (
-            GradedComparison,
-            ProbitComparison,
-            SoftComparison,
-        )
-
-        seen = self.seen(answers, parameters)
-        if answers.probability is not None:
-            return SoftComparison(
-                gap, scale=parameters["soft_noise"] * seen["scale"], shift=seen["shift"]
-            )
-        if answers.tie is None and answers.strength is None:
-            return in_lists(ProbitComparison(gap, **seen), answers)
-        return in_lists(
-            GradedComparison(gap, self.thresholds(answers, parameters, gap), **seen), answers
-        )
-
-    def predict(
-        self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
-    ) -> dict[str, Floats]:
-        """Probabilities of next answers at gaps N(mean, variance), shape (k,).
-
-        The result is that of `Comparison.predict`.
-        """
-        seen = self.seen(answers, parameters)
-        if answers.probability is not None:
-            scale = parameters["soft_noise"] * seen["scale"]
-            return graded_chances(mean, 1 + ROUNDING**2 + variance, scale, seen["shift"])
-        margin = self.margin(answers, parameters, np.zeros(()))
-        return graded_chances(mean, variance, **seen, margin=margin, strengths=answers.strengths)
+    def distributions(self) -> tuple[str, str]:
+        return "ProbitComparison", "GradedComparison"
 
     def describe(self, answers: Comparisons | None = None) -> Description:
         """Description of the model for the columns of ``answers``; without them, for winners."""
-        citation, kinds = None, []
-        if answers is not None and answers.tie is not None:
-            kinds.append("a tie where it is small")
-        if answers is not None and answers.strength is not None:
-            kinds.append("the stronger the larger it is")
-        if answers is not None and answers.probability is not None:
+        citation, columns = None, {} if answers is None else answers.columns
+        meanings = {"tie": "a tie where it is small", "strength": "the stronger the larger it is"}
+        kinds = [meaning for column, meaning in meanings.items() if column in columns]
+        if "probability" in columns:
             sentence = (
                 "A reported probability is Φ of the difference of two utilities, seen with "
                 "a Gaussian error."
@@ -412,6 +413,7 @@ class Logistic(_Noisy):
 
     noise: ClassVar[str] = "logistic"
     lists: ClassVar[str] = "Luce 1959, Plackett 1975"
+    chance = staticmethod(logistic_chance)
 
     ties: Literal["rao-kupper", "davidson"] = "rao-kupper"
 
@@ -424,38 +426,21 @@ class Logistic(_Noisy):
     def columns(self) -> tuple[str, ...]:
         return ("tie",) if self.ties == "davidson" else ("tie", "strength")
 
-    def __call__(
-        self, gap: "Array", answers: Comparisons, **parameters: "Array"
-    ) -> "Comparison | ListComparison":
-        """The distribution of the answers."""
-        from relpref.likelihoods import comparison
-
-        seen = self.seen(answers, parameters)
-        if answers.tie is None and answers.strength is None:
-            return in_lists(comparison.LogisticComparison(gap, **seen), answers)
+    @property
+    def distributions(self) -> tuple[str, str]:
         davidson = self.ties == "davidson"
-        kind = comparison.DavidsonComparison if davidson else comparison.LogisticGradedComparison
-        return in_lists(kind(gap, self.thresholds(answers, parameters, gap), **seen), answers)
+        return (
+            "LogisticComparison",
+            "DavidsonComparison" if davidson else "LogisticGradedComparison",
+        )
 
     def predict(
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
     ) -> dict[str, Floats]:
-        """Probabilities of next answers at gaps N(mean, variance), shape (k,).
-
-        The result is that of `Comparison.predict`.
-        """
-        seen = self.seen(answers, parameters)
+        if answers.tie is None or self.ties != "davidson":
+            return super().predict(answers, mean, variance, **parameters)
         margin = self.margin(answers, parameters, np.zeros(()))
-        if answers.tie is not None and self.ties == "davidson":
-            return davidson_chances(mean, variance, **seen, margin=margin)
-        return graded_chances(
-            mean,
-            variance,
-            **seen,
-            margin=margin,
-            strengths=answers.strengths,
-            chance=logistic_chance,
-        )
+        return davidson_chances(mean, variance, **self.seen(answers, parameters), margin=margin)
 
     def describe(self, answers: Comparisons | None = None) -> Description:
         sentence = (
@@ -466,7 +451,8 @@ class Logistic(_Noisy):
             "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. "
             "The Method of Paired Comparisons. Biometrika 39(3/4)."
         )
-        if answers is not None and answers.tie is not None and self.ties == "davidson":
+        columns = {} if answers is None else answers.columns
+        if "tie" in columns and self.ties == "davidson":
             sentence += (
                 " A tie has a multiple of the geometric mean of both probabilities (Davidson 1970)."
             )
@@ -475,7 +461,7 @@ class Logistic(_Noisy):
                 "in Paired Comparison Experiments. "
                 "Journal of the American Statistical Association 65(329)."
             )
-        elif answers is not None and answers.tie is not None:
+        elif "tie" in columns:
             sentence += (
                 " It is a tie where that difference, seen with logistic noise, is small "
                 "(Rao and Kupper 1967)."
@@ -485,7 +471,7 @@ class Logistic(_Noisy):
                 "Generalization of the Bradley-Terry Model. "
                 "Journal of the American Statistical Association 62(317)."
             )
-        if answers is not None and answers.strength is not None:
+        if "strength" in columns:
             sentence += " The larger it is, the stronger is the answer."
         return self.described(answers, sentence, citation)
 

@@ -15,7 +15,8 @@ NOISE = float(np.sqrt(0.5))
 ROUNDING = 0.01
 
 
-def _expected_ndtr(mean: Any, variance: Any, scale: Any) -> Any:
+def expected_ndtr(mean: Any, variance: Any, scale: Any) -> Any:
+    """Probability that a gap, seen with Gaussian noise of this scale, is positive."""
     return ndtr(mean / (scale * scale + variance) ** 0.5)
 
 
@@ -27,7 +28,7 @@ def graded_chances(
     lapse: Any = None,
     margin: Any = 0.0,
     strengths: int = 1,
-    chance: Callable[[Any, Any, Any], Any] = _expected_ndtr,
+    chance: Callable[[Any, Any, Any], Any] = expected_ndtr,
 ) -> dict[str, Any]:
     """Probabilities that an answer favors the first and of a tie, for a gap N(mean, variance).
 
@@ -53,67 +54,68 @@ def with_lapses(favored: Any, tie: Any, lapse: Any, margin: Any, strengths: int)
     return {"probability": favored, "tie": tie}
 
 
-# For an sd up to WIDE a trapezoidal rule converges geometrically (the poles of σ, at ±iπ, are π/sd
-# away in units of the sd); beyond, e^(−v/2) is negligible.
-WIDE = 7.0
-STEPS = np.arange(-76, 77) * 0.11
-_DENSITY = 0.11 * np.exp(-0.5 * np.square(STEPS)) / np.sqrt(2 * np.pi)
-# For wide Gaussians σ is a step and a remainder that falls like e^(−t/2) at least; Gauss-Legendre
-# on (0, 60).
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
-NODES, WEIGHTS = 30 * (NODES + 1), 30 * WEIGHTS
+# For an sd up to WIDE a trapezoidal rule converges geometrically: the poles of σ, at ±iπ, are π/sd
+# away in units of the sd.
+_WIDE = 5.0
+_NUMBER, _REACH = 60, 8.36  # nodes on either side, and how far they reach, in sds
+_SPACED = 0.625  # between nodes at most, in units of the noise
 _AT_ONCE = 4096  # integrals: 5 MB
 _CLOSEST = 0.6  # between nodes near 0, where integrands of `nodes` change
-_FARTHEST = 9.5  # sds from the mean to the last node of a wide Gaussian
+_FARTHEST = 9.5  # sds from the mode to the last node of a wide Gaussian
+_APART = 6.0  # sds from 0 to a mode beyond which integrands change too little to matter
 
 
-def expected_sigmoid(mean: Floats, variance: Floats) -> Floats:
-    """E[σ(z)], z ~ N(mean, variance), shape (k,), within 1e-12.
-
-    The trapezoidal rule; where the Gaussian is wide, σ is a step and an odd remainder,
-    E[σ] = Φ(m/√v) + ∫ σ(−t) (N(−t; m, v) − N(t; m, v)) dt, t from 0 to ∞.
-    """
-    if len(mean) > _AT_ONCE:
-        blocks = (slice(start, start + _AT_ONCE) for start in range(0, len(mean), _AT_ONCE))
-        return np.concatenate([expected_sigmoid(mean[rows], variance[rows]) for rows in blocks])
-    sd = np.sqrt(variance)
-    narrow = expit(mean[:, None] + np.minimum(sd, WIDE)[:, None] * STEPS) @ _DENSITY
-    wide = np.maximum(sd, WIDE)
-    left, right = (
-        np.exp(-0.5 * np.square((side * NODES - mean[:, None]) / wide[:, None])) for side in (-1, 1)
-    )
-    remainder = (left - right) @ (WEIGHTS * expit(-NODES)) / (np.sqrt(2 * np.pi) * wide)
-    return np.where(sd > WIDE, ndtr(mean / wide) + remainder, narrow)
-
-
-def logistic_chance(mean: Any, variance: Any, scale: Any) -> Floats:
-    """Probability that a gap, seen with logistic noise of this scale, is positive."""
-    mean, variance = np.broadcast_arrays(mean / scale, variance / np.square(scale))
-    return expected_sigmoid(mean, variance)
-
-
-def nodes(mean: Any, sd: Any, center: Any) -> tuple[Any, Any]:
+def nodes(mean: Any, sd: Any, center: Any, xp: Any = np) -> tuple[Any, Any]:
     """Nodes of a trapezoidal rule under N(mean, sd²), and the distances between them.
 
-    Both are in sds, nodes from the mean, shape (..., k).
+    Both are in sds, nodes from the mean, shape (..., k). ``xp`` is the namespace of the arrays.
 
     The rule is for integrands that change within about 10 of 0 and have no pole within π of the
     real line.
-    Nodes are a fraction of the sd apart, around ``center``, in sds; where the Gaussian is wide
-    their distance grows with that from 0.
+    Nodes are a fraction of the sd apart, around ``center``, in sds, where the integrand has its
+    mode; where the Gaussian is wide their distance grows with that from 0.
     """
-    wide, far = (sd > WIDE)[..., None], np.maximum(sd, WIDE)
-    number = len(STEPS) // 2
-    steps = np.arange(-number, number + 1)
-    reach = (np.abs(mean) + _FARTHEST * far) / _CLOSEST
-    growth = np.full_like(mean, 0.05)
+    number, widest = _NUMBER, 1.0
+    if xp is np and (widest := max(1.0, np.max(sd, initial=0.0))) <= _WIDE:
+        number = int(np.ceil(_REACH / np.clip(_SPACED / widest, _REACH / _NUMBER, 0.5)))
+    steps = xp.asarray(np.arange(-number, number + 1), mean.dtype)
+    spacing = _REACH / number
+    near = center[..., None] + spacing * steps
+    if number < _NUMBER:
+        return near, spacing
+    far, mode = xp.maximum(sd, _WIDE), xp.abs(mean + center * sd)
+    wide = ((sd > _WIDE) & (mode < _APART * sd))[..., None]
+    reach = (mode + _FARTHEST * far) / _CLOSEST
+    growth = xp.full_like(mean, 0.05)
     # The last node lies at the reach: sinh(growth · number) = growth · reach.
     for _ in range(12):
-        growth = np.log(growth * reach + np.sqrt(1 + np.square(growth * reach))) / number
-    grown, spacing = growth[..., None] * steps, (_CLOSEST / far)[..., None]
-    x = spacing * np.sinh(grown) / growth[..., None] - (mean / far)[..., None]
-    near = center[..., None] + STEPS
-    return np.where(wide, x, near), np.where(wide, spacing * np.cosh(grown), STEPS[1] - STEPS[0])
+        growth = xp.arcsinh(growth * reach) / number
+    growth, closest = growth[..., None], (_CLOSEST / far)[..., None]
+    up = 0.5 * closest * xp.exp(growth * steps)
+    down = up[..., ::-1]
+    x = (up - down) / growth - (mean / far)[..., None]
+    return xp.where(wide, x, near), xp.where(wide, up + down, spacing)
+
+
+def _expected(
+    integrands: Callable[..., tuple[Floats, ...]], mean: Any, variance: Any, *more: Any
+) -> list[Floats]:
+    """Expectations of functions of z ~ N(mean, variance) and more, shape (k,) each."""
+    given = np.broadcast_arrays(mean, variance, *more)
+    parts = []
+    for start in range(0, max(len(given[0]), 1), _AT_ONCE):
+        mean, variance, *rest = (each[start : start + _AT_ONCE, None] for each in given)
+        sd = np.sqrt(variance)
+        x, spacing = nodes(mean[:, 0], sd[:, 0], np.zeros(len(mean)))
+        weights = spacing * np.exp(-0.5 * np.square(x)) / np.sqrt(2 * np.pi)
+        values = integrands(mean + sd * x, *rest)
+        parts.append([np.sum(weights * value, axis=1) for value in values])
+    return [np.concatenate(each) for each in zip(*parts, strict=True)]
+
+
+def logistic_chance(mean: Any, variance: Any, scale: Any) -> Floats:
+    """Probability that a gap, seen with logistic noise of this scale, is positive; within 1e-11."""
+    return _expected(lambda z: (expit(z),), mean / scale, variance / np.square(scale))[0]
 
 
 def davidson_chances(
@@ -123,22 +125,13 @@ def davidson_chances(
 
     See `relpref.likelihoods.DavidsonComparison`.
     """
-    given = np.broadcast_arrays(mean, variance, scale, shift, margin)
-    blocks = (slice(start, start + _AT_ONCE) for start in range(0, len(given[0]), _AT_ONCE))
-    chances = [_davidson(*(value[rows] for value in given)) for rows in blocks]
-    favored, tie = (np.concatenate(parts) for parts in zip(*chances, strict=True))
+
+    def chances(z: Floats, ratio: Floats) -> tuple[Floats, Floats]:
+        smaller = np.exp(-0.5 * np.abs(z))
+        tie = np.expm1(ratio) * smaller
+        total = 1 + np.square(smaller) + tie
+        return np.where(z > 0, 1.0, np.square(smaller)) / total, tie / total
+
+    standard = (mean + shift) / scale, variance / np.square(scale)
+    favored, tie = _expected(chances, *standard, margin / scale)
     return with_lapses(favored, tie, lapse, margin, 1)
-
-
-def _davidson(
-    mean: Floats, variance: Floats, scale: Floats, shift: Floats, margin: Floats
-) -> list[Floats]:
-    mean, sd = (mean + shift) / scale, np.sqrt(variance) / scale
-    x, spacing = nodes(mean, sd, np.zeros_like(mean))
-    weights = spacing * np.exp(-0.5 * np.square(x)) / np.sqrt(2 * np.pi)
-    z = mean[:, None] + sd[:, None] * x
-    smaller = np.exp(-0.5 * np.abs(z))
-    tie = np.expm1(margin / scale)[:, None] * smaller
-    total = 1 + np.square(smaller) + tie
-    favored = np.where(z > 0, 1.0, np.square(smaller))
-    return [np.sum(weights * each / total, axis=1) for each in (favored, tie)]

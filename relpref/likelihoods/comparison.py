@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 from scipy import special
 
 from relpref.data import Comparisons
-from relpref.likelihoods.chances import ROUNDING, graded_chances, with_lapses
+from relpref.likelihoods.chances import ROUNDING, with_lapses
 from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
 from relpref.likelihoods.powers import Answer, power_moments, shares
 from relpref.likelihoods.tilted import (
@@ -168,14 +168,14 @@ class Comparison(TreeDistribution):
         """
         return not type(self).__module__.startswith("relpref.")
 
-    def answers(self, value: Array) -> tuple[Answer, Answer | None]:
-        """The likelihood of a value, and that without lapses, None where there are none."""
-        answer = Answer(partial(self.point, value), partial(self.log_at, value), self.scale)
-        if self.lapse is None:
-            return answer, None
-        plain = copy(self)
-        plain.lapse = None
-        return answer, plain.answers(value)[0]
+    def answer(self, value: Array) -> Answer:
+        """The likelihood of a value, as a function of gaps."""
+        plain = None
+        if self.lapse is not None:
+            without = copy(self)
+            without.lapse = None
+            plain = without.answer(value)
+        return Answer(partial(self.point, value), partial(self.log_at, value), self.scale, plain)
 
     def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
         """Moments of powers p^n, see `tilted`; n is ``power``, shape () or (m,)."""
@@ -185,26 +185,22 @@ class Comparison(TreeDistribution):
         n, value = xp.broadcast_to(power, mean.shape), xp.broadcast_to(value, mean.shape)
         if xp is not np:
             once = self.tilted(value, mean, variance)
-            still, plain = jax.lax.stop_gradient(self).answers(value)
-            moments = power_moments(self.answers(value)[0], n, mean, variance, still, plain)
+            still = jax.lax.stop_gradient(self).answer(value)
+            moments = power_moments(self.answer(value), n, mean, variance, still)
             return TiltedMoments(
                 *(jnp.where(n == 1, *both) for both in zip(once, moments, strict=True))
             )
         if not np.any(variance):
             return TiltedMoments(*(n * part for part in self.point(value, mean)))
         index = np.nonzero(n != 1)
-        rows, given = self.rows(index), (value[index], mean[index], variance[index], n[index])
-        several = rows._powers(*given)
+        answer = self.rows(index).answer(value[index])
+        several = power_moments(answer, n[index], mean[index], variance[index])
         if len(index[0]) == mean.size:
             return TiltedMoments(*(part.reshape(mean.shape) for part in several))
         moments = self.tilted(value, mean, variance)
         for part, new in zip(moments, several, strict=True):
             part[index] = new
         return moments
-
-    def _powers(self, value: Array, mean: Array, variance: Array, n: Array) -> TiltedMoments:
-        answer, plain = self.answers(value)
-        return power_moments(answer, n, mean, variance, None, plain)
 
     def pull(
         self,
@@ -241,8 +237,8 @@ class Comparison(TreeDistribution):
         if index.shape[1] and not (self.closed and once):
             rows = tuple(index)
             single = self.rows(rows)
-            answer, plain = single.answers(value[rows])
-            z, share = shares(answer, power[rows], mean[rows], variance[rows], plain)
+            given = single.answer(value[rows]), power[rows], mean[rows], variance[rows]
+            z, share = shares(*given)
             share = share * (by_nodes * power * weight)[rows]
             for name, slope in single.slopes(value[rows], z).items():
                 each = _weighted(slope, share).sum(axis=0)
@@ -329,6 +325,14 @@ class OfComparison(TreeDistribution):
 
     single: Comparison
 
+    def rows(self, index: Any) -> Any:
+        """The answers of some rows."""
+        chosen = copy(self)
+        for name in self.leaves:
+            leaf = getattr(self, name)
+            setattr(chosen, name, leaf.rows(index) if leaf is self.single else leaf[index])
+        return chosen
+
     @property
     def support(self) -> Any:
         return self.single.support
@@ -345,6 +349,14 @@ class OfComparison(TreeDistribution):
     @property
     def log_concave(self) -> bool:
         return self.single.log_concave
+
+    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """Moments of answers, see ``powered``."""
+        return self.powered(value, mean, variance, 1.0)
+
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of powers p^n, n being ``power``."""
+        raise NotImplementedError
 
 
 class ProbitComparison(Comparison):
@@ -363,11 +375,8 @@ class ProbitComparison(Comparison):
     chance = staticmethod(ndtr)
     log_chance = staticmethod(log_ndtr)
 
-    def log_at(self, value: Array, gap: Array) -> Array:
-        """The log probability at gaps, shape (..., m)."""
-        location = (gap + self.shift) / self.scale
-        xp = namespace(location)
-        return self.with_lapses(self.log_chance(xp.where(value, location, -location)), value)
+    def standard_log(self, value: Array, z: Array) -> Array:
+        return self.log_chance(namespace(z).where(value, z, -z))
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form (XPGP eq. 11, with its sign y written out)."""
@@ -401,11 +410,6 @@ class GradedComparison(Comparison):
     _held: tuple[Any, Any] = (None, None)  # a value and its intervals
     draw = staticmethod(jax.random.normal)  # noise
     log_density = staticmethod(lambda x: -0.5 * x * x - 0.5 * float(np.log(2 * np.pi)))
-    # Probability that the gap, of a mean and a variance, is positive when it is seen with noise of
-    # a scale.
-    seen_positive = staticmethod(
-        lambda mean, variance, scale: ndtr(mean / (scale * scale + variance) ** 0.5)
-    )
 
     def __init__(
         self,
@@ -499,33 +503,36 @@ class GradedComparison(Comparison):
         return sign, lower * unit, xp.where(grade == self.strengths, xp.inf, width)
 
     def slopes(self, value: Array, gap: Array) -> dict[str, Array]:
-        slopes, thresholds = super().slopes(value, gap), self.threshold_slopes(value, gap)
+        slopes, z = super().slopes(value, gap), (gap + self.shift) / self.scale
+        log = self.standard_log(value, z)
+        thresholds = self.threshold_slopes(value, z, log)
+        if self.lapse is not None:
+            xp = namespace(log, self.lapse)
+            meant = xp.exp(xp.log1p(-self.lapse) + log - self.with_lapses(log, value))
+            thresholds = thresholds * meant[..., None]
         # The thresholds move with the scale, too: log p is a function of their ratios.
         along = (thresholds * self.thresholds).sum(axis=-1)
         scale = slopes["scale"] - along / self.scale
         return {**slopes, "scale": scale, "thresholds": thresholds}
 
-    def threshold_slopes(self, value: Array, gap: Array) -> Array:
-        """Derivatives of the log probability at gaps in each threshold, shape (..., m, S)."""
-        xp = namespace(gap, self.gap)
+    def threshold_slopes(self, value: Array, z: Array, log: Array) -> Array:
+        """Derivatives in each threshold, shape (..., m, S), of ``log``, that without lapses."""
+        xp = namespace(z, self.gap)
         grade, sign, start, end = self._interval(value, xp)
-        z, total = sign * (gap + self.shift) / self.scale, self.log_at(value, gap)
-        if self.lapse is not None:
-            total = total - xp.log1p(-self.lapse)
-        lower, upper = xp.where(grade == 0, -end, start) - z, end - z
+        lower, upper = xp.where(grade == 0, -end, start) - sign * z, end - sign * z
         # Density of the noise at the ends of the interval over the probability of it.
         at_lower, at_upper = (
-            (xp.exp(self.log_density(x) - total) / self.scale)[..., None] for x in (lower, upper)
+            (xp.exp(self.log_density(x) - log) / self.scale)[..., None] for x in (lower, upper)
         )
         number, grade = np.arange(1, self.strengths + 1), xp.asarray(grade)[..., None]
         return (number == grade + 1) * (at_upper + (grade == 0) * at_lower) - (
             number == grade
         ) * at_lower
 
-    def answers(self, value: Array) -> tuple[Answer, Answer | None]:
+    def answer(self, value: Array) -> Answer:
         seen = copy(self)  # at many points, for which the intervals are found once
         seen._held = value, self._interval(value, namespace(value, self.gap))
-        return super(GradedComparison, seen).answers(value)
+        return super(GradedComparison, seen).answer(value)
 
     def _interval(self, value: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
         """Grades, signs, and the standardized ends of the grades' intervals."""
@@ -540,16 +547,15 @@ class GradedComparison(Comparison):
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Chances of the next answer: ``probability`` of the first at any strength, ``tie``."""
-        return graded_chances(
-            mean,
-            variance,
-            self.scale,
-            self.shift,
-            self.lapse,
-            self.thresholds[..., 0],
-            self.strengths,
-            self.seen_positive,
+        xp, coarse = namespace(mean, variance, self.gap), copy(self)
+        coarse.thresholds, coarse.lapse = self.thresholds[..., :1], None
+        margin = coarse.thresholds[..., 0]
+        favored, tie = (
+            xp.exp(coarse.tilted(xp.full(mean.shape, answer), mean, variance).log_normalizer)
+            for answer in (1, 0)
         )
+        tie = xp.where(margin > 0, tie, 0.0)
+        return with_lapses(favored, tie, self.lapse, margin, self.strengths)
 
 
 class LogisticComparison(Comparison):
@@ -571,7 +577,7 @@ class LogisticComparison(Comparison):
     noise, closed = GUMBEL, False
     chance = staticmethod(sigmoid)
     log_chance = staticmethod(log_sigmoid)
-    log_at = ProbitComparison.log_at
+    standard_log = ProbitComparison.standard_log
 
     def standard_point(self, value: Array, z: Array) -> TiltedMoments:
         sign = namespace(z).where(value, 1.0, -1.0)
@@ -599,11 +605,6 @@ class LogisticGradedComparison(GradedComparison):
     noise, closed = GUMBEL, False
     draw = staticmethod(jax.random.logistic)
     log_density = staticmethod(lambda x: log_sigmoid(x) + log_sigmoid(-x))
-    seen_positive = staticmethod(
-        lambda mean, variance, scale: jnp.exp(
-            log_expected_sigmoid(mean / scale, variance / scale**2)
-        )
-    )
 
     standard = Comparison.standard
 
@@ -674,28 +675,12 @@ class DavidsonComparison(GradedComparison):
             0.25 * (first + second) - xp.square(slope),
         )
 
-    def threshold_slopes(self, value: Array, gap: Array) -> Array:
+    def threshold_slopes(self, value: Array, z: Array, log: Array) -> Array:
         """Derivatives by ν: log p is log ν or ±z/2, less the log of e^(z/2) + e^(−z/2) + ν."""
-        xp = namespace(gap, self.gap)
-        half, total = 0.5 * (gap + self.shift) / self.scale, self.log_at(value, gap)
-        ratio = self.thresholds[..., 0] / self.scale
-        log_nu, plain = xp.log(xp.expm1(ratio)), copy(self)
-        plain.lapse = None
-        meant = plain.log_at(value, gap)
-        tie = xp.exp(log_nu - xp.logaddexp(xp.logaddexp(half, -half), log_nu))
-        slope = ((value == 0) - tie) / (-xp.expm1(-ratio) * self.scale)
-        if self.lapse is not None:
-            slope = slope * xp.exp(xp.log1p(-self.lapse) + meant - total)
-        return slope[..., None]
-
-    def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
-        """Chances of the next answer: ``probability`` of the first, and ``tie``."""
-        where = (mean + self.shift) / self.scale, variance / jnp.square(self.scale)
-        favored, tie = (
-            jnp.exp(self.standard(jnp.full(mean.shape, answer), *where).log_normalizer)
-            for answer in (1, 0)
-        )
-        return with_lapses(favored, tie, self.lapse, self.thresholds[..., 0], 1)
+        xp = namespace(z, self.gap)
+        tie = xp.exp(self.standard_log(0 * value, z))
+        unit = -xp.expm1(-self.thresholds[..., 0] / self.scale) * self.scale
+        return (((value == 0) - tie) / unit)[..., None]
 
 
 class SoftComparison(Comparison):
@@ -733,7 +718,7 @@ class SoftComparison(Comparison):
         return self.powered(value, mean, variance, 1.0)
 
     def point(self, value: Array, gap: Array) -> TiltedMoments:
-        return self.powered(value, gap, 0.0 * gap, 1.0)
+        return self.tilted(value, gap, 0.0 * gap)
 
     def log_at(self, value: Array, gap: Array) -> Array:
         return self.point(value, gap).log_normalizer
@@ -795,10 +780,10 @@ def predicted(
     model: Any, asked: Comparisons, mean: Any, variance: Any, **parameters: Any
 ) -> dict[str, Any]:
     """Predictions of the next answers, as `AnswerModel.predict` gives them without JAX."""
-    return evaluated(_predicted, model, asked, mean, variance, parameters)
 
+    def predict(
+        asked: Comparisons, mean: Array, variance: Array, parameters: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        return model(mean, asked, **parameters).predict(mean, variance)
 
-def _predicted(
-    model: Any, asked: Comparisons, mean: Array, variance: Array, parameters: Mapping[str, Array]
-) -> dict[str, Array]:
-    return model(mean, asked, **parameters).predict(mean, variance)
+    return evaluated(predict, asked, mean, variance, parameters)

@@ -63,11 +63,7 @@ class ProbitBernoulli(TreeDistribution):
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Log probability of outcomes."""
-        if self.spread is None:
-            return self.comparison(self.predictor, validate_args=False).log_prob(value)
-        return self.tilted(
-            jnp.asarray(value), self.predictor, jnp.zeros_like(self.predictor)
-        ).log_normalizer
+        return self.log_at(namespace(value, self.predictor).asarray(value), self.predictor)
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under the cavity N(mean, variance) of the predictor."""
@@ -171,12 +167,16 @@ class CentredNormal(TreeDistribution):
     def log_prob(self, value: Array) -> Array:
         """Log density of the contrasts."""
         (error,) = promote_shapes(value - self.loc, shape=self.event_shape)
-        counts = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(1.0)
-        sums = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(error)
+        counts, sums = self._totals(error)
         centred = error - (sums / jnp.maximum(counts, 1.0))[self.groups]
         contrasts = jnp.sum(jnp.maximum(counts - 1.0, 0.0))
         spread = jnp.sum(jnp.square(centred / self.scale))
         return -0.5 * spread - contrasts * (jnp.log(self.scale) + 0.5 * jnp.log(2 * jnp.pi))
+
+    def _totals(self, error: Array) -> tuple[Array, Array]:
+        """Number of labels of each group, and the sum of their errors."""
+        nothing = jnp.zeros(self.num_groups, error.dtype).at[self.groups]
+        return nothing.add(1.0), nothing.add(error)
 
     def conditional_log_prob(self, value: Array) -> Array:
         """Log density of each label given the others of its group, shape (q,); 0 without others.
@@ -185,8 +185,7 @@ class CentredNormal(TreeDistribution):
         scale²/(k − 1).
         """
         error = value - self.loc
-        counts = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(1.0)[self.groups]
-        sums = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(error)[self.groups]
+        counts, sums = (total[self.groups] for total in self._totals(error))
         others = jnp.maximum(counts - 1.0, 1.0)
         scale = self.scale * jnp.sqrt(1.0 + 1.0 / others)
         log_density = dist.Normal((sums - error) / others, scale).log_prob(error)

@@ -1,6 +1,5 @@
 """Answers about lists: orders, choices, best and worst, whose rows share noise of items."""
 
-from copy import copy
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -121,13 +120,6 @@ class ListComparison(OfComparison):
         """Outcomes of single answers; a list has orders instead."""
         return self.single.outcomes
 
-    def rows(self, index: Any) -> "ListComparison":
-        """The answers of some rows."""
-        chosen = copy(self)
-        chosen.single, chosen.number = self.single.rows(index), self.number[index]
-        chosen.winner, chosen.loser = self.winner[index], self.loser[index]
-        return chosen
-
     @property
     def _scale(self) -> Array:
         xp = namespace(self.single.scale, self.single.gap)
@@ -143,15 +135,11 @@ class ListComparison(OfComparison):
         """Whether a row that was answered several times has a site for each, shape (m,)."""
         return (self.number >= 0) | self.single.copied
 
-    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments of answers.
+    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
+        """Moments of powers p^n of answers that are in no list; n is 1 in lists.
 
         Those of a list's row are of the sign of its predictor, noise included (z = m/√v).
         """
-        return self.powered(value, mean, variance, 1.0)
-
-    def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
-        """Moments of powers p^n of answers that are in no list; n is 1 in lists."""
         xp, listed = namespace(mean, self.single.gap), self.number >= 0
         sign = xp.where(value, 1.0, -1.0).astype(mean.dtype)
         inverse = 1 / xp.sqrt(xp.where(listed & (variance > 0), variance, 1e-30))

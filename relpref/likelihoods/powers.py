@@ -24,6 +24,7 @@ class Answer(NamedTuple):
     point: Callable[[Array], TiltedMoments]  # log p and its derivatives
     log: Callable[[Array], Array]  # log p
     scale: Array  # of the noise: p changes within it, shape () or (m,)
+    plain: Any = None  # the same without lapses; None where there are none
 
 
 # Logarithms of the factors by which the tilted density has fallen at an edge, and p^n.
@@ -69,7 +70,6 @@ def power_moments(
     mean: Array,
     variance: Array,
     still: Answer | None = None,
-    plain: Answer | None = None,
 ) -> TiltedMoments:
     """Moments of p^n under the cavity N(mean, variance), shape (m,) each.
 
@@ -82,13 +82,11 @@ def power_moments(
         A variance of 0 gives n log p and its derivatives.
     still : Answer, optional
         ``answer`` without derivatives in parameters, for the places of nodes.
-    plain : Answer, optional
-        As ``still``, without lapses; None where there are none.
     """
     xp = namespace(mean, variance)
     here = answer.point(mean)
-    without_lapses = here if still is None and plain is None else None
-    away, rule = nodes(still or answer, power, mean, variance, plain, without_lapses)
+    lapses = answer.plain is not None
+    away, rule = nodes(still or answer, power, mean, variance, None if still or lapses else here)
     # The nodes stay where they are if the mean moves.
     if xp is not np:
         away = away + (jax.lax.stop_gradient(mean) - mean)
@@ -97,7 +95,7 @@ def power_moments(
     moved = xp.sum(share * away, axis=0)
     left = xp.sum(share * xp.square(away - moved), axis=0)
     shrink = 1 - left / safe
-    if plain is None:
+    if not lapses:
         shrink = xp.maximum(shrink, 0.0)
     value, slope, bend = (power * moment for moment in here)
     taken = variance * (xp.square(slope) + xp.abs(bend)) + xp.abs(shrink)
@@ -110,11 +108,9 @@ def power_moments(
 
 
 @np.errstate(all="ignore")
-def shares(
-    answer: Answer, power: Array, mean: Array, variance: Array, plain: Answer | None = None
-) -> tuple[Array, Array]:
+def shares(answer: Answer, power: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
     """Nodes z and weights of the tilted density that add up to 1, shape (q, m) each."""
-    away, rule = nodes(answer, power, mean, variance, plain)
+    away, rule = nodes(answer, power, mean, variance)
     return mean + away, _shares(answer, power, mean, variance, away, rule)[1]
 
 
@@ -137,7 +133,6 @@ def nodes(
     power: Array,
     mean: Array,
     variance: Array,
-    plain: Answer | None,
     here: TiltedMoments | None = None,
 ) -> tuple[Array, Array]:
     """Nodes, from the mean, and weights for integrals of the tilted density, shape (q, m) each.
@@ -147,7 +142,7 @@ def nodes(
     xp = namespace(mean, variance)
     if xp is not np:
         mean, variance = jax.lax.stop_gradient((mean, variance))
-    lapses, smooth = plain is not None, plain or answer
+    lapses, smooth = answer.plain is not None, answer.plain or answer
     variance = xp.where(variance > 0, variance, 1.0)
     sd = xp.sqrt(variance)
 

@@ -1,7 +1,7 @@
 """Moments of likelihoods under a one-dimensional Gaussian cavity, which engines need."""
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax
@@ -12,7 +12,7 @@ from jax.scipy.special import erfc, erfcx
 from scipy import special
 
 from relpref.errors import UnsupportedProgramError
-from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE
+from relpref.likelihoods.chances import nodes
 from relpref.linalg.arrays import Array, namespace
 from relpref.pytree import register
 
@@ -176,52 +176,38 @@ class GaussianLikelihood:
 register(GaussianLikelihood, leaves=("predictor", "scale"))
 
 
-# Asymptotic series in 1/x² for z = −x → −∞ (Abramowitz & Stegun 26.2.12): x Φ(z)/φ(z), and its
+# Asymptotic series in 1/z² for z → −∞ (Abramowitz & Stegun 26.2.12): −z Φ(z)/φ(z), and its
 # consequence for r(z)(r(z) + z), the derivative of r = φ/Φ with the sign turned.
 _TAIL_SERIES = (1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0)
 _CURVATURE_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0)
 
 
-def _tail(z: Array) -> tuple[float, Array]:
-    """Point below which the series are used, and 1/z² beyond.
+def _by_series(
+    coefficients: Sequence[float], z: Array, far: Callable[[Array, Array], Array], near: Function
+) -> Array:
+    """Value by ``far``, of a series in 1/z² and z, where z is very negative, or by ``near``.
 
-    Both sides agree there to the dtype's precision.
+    Both sides agree at the switch to the dtype's precision.
     """
-    switch = -30.0 if z.dtype == jnp.float64 else -10.0
-    return switch, 1.0 / jnp.square(jnp.minimum(z, switch))
-
-
-def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
-    """Value of a polynomial by coefficients of rising powers."""
-    return jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), x)
-
-
-def _mills_of_numpy(z: Any) -> Any:
-    return np.sqrt(2 / np.pi) / special.erfcx(-np.sqrt(0.5) * z)
-
-
-def _curvature_of_numpy(z: Any) -> Any:
-    ratio, far = _mills_of_numpy(z), z < -30
-    curvature = ratio * (z + ratio)
-    if np.any(far):
-        curvature = np.where(
-            far, np.polyval(_CURVATURE_SERIES[::-1], 1 / np.square(np.minimum(z, -30))), curvature
-        )
-    return curvature
+    xp, switch = namespace(z), -30.0 if z.dtype == np.float64 else -10.0
+    low = xp.minimum(z, switch)
+    series = xp.polyval(xp.asarray(coefficients[::-1], z.dtype), 1 / xp.square(low))
+    return xp.where(z < switch, far(series, low), near(xp.maximum(z, switch)))
 
 
 def _curvature_slope(z: Array) -> Array:
     """Derivative of `log_ndtr_curvature`, k' = r(1 − k) − k(z + r)."""
-    switch, inverse_square = _tail(z)
-    near = jnp.maximum(z, switch)
-    ratio, curvature = mills_ratio(near), log_ndtr_curvature(near)
-    series = [-2 * power * value for power, value in enumerate(_CURVATURE_SERIES)][1:]
-    far = _polynomial(series, inverse_square) * inverse_square / jnp.minimum(z, switch)
-    return jnp.where(z < switch, far, ratio * (1 - curvature) - curvature * (near + ratio))
+
+    def near(z: Array) -> Array:
+        ratio, curvature = mills_ratio(z), log_ndtr_curvature(z)
+        return ratio * (1 - curvature) - curvature * (z + ratio)
+
+    slopes = [-2 * power * value for power, value in enumerate(_CURVATURE_SERIES)][1:]
+    return _by_series(slopes, z, lambda series, z: series / z**3, near)
 
 
-def entrywise(in_numpy: Function, derivative: Function) -> Callable[[Function], Function]:
-    """Compute a function of one array of NumPy by NumPy, and that of JAX's with a derivative."""
+def entrywise(derivative: Function) -> Callable[[Function], Function]:
+    """Give a function of one array a derivative, where the array is JAX's."""
 
     def decorated(function: Function) -> Function:
         by_jax = jax.custom_jvp(function)
@@ -229,52 +215,50 @@ def entrywise(in_numpy: Function, derivative: Function) -> Callable[[Function], 
 
         @wraps(function)
         def call(z: Any) -> Any:
-            return in_numpy(z) if isinstance(z, np.ndarray | np.generic) else by_jax(jnp.asarray(z))
+            return function(z) if isinstance(z, np.ndarray | np.generic) else by_jax(jnp.asarray(z))
 
         return call
 
     return decorated
 
 
-@entrywise(special.log_ndtr, lambda z: mills_ratio(z))
+@entrywise(lambda z: mills_ratio(z))
 def log_ndtr(z: Array) -> Array:
     """Log Φ(z), with relative accuracy for every finite z."""
-    (switch, inverse_square), root_half = _tail(z), np.sqrt(0.5).astype(z.dtype)
-    far = jnp.minimum(z, switch)
-    left = jnp.minimum(z, -1.0)
-    right = jnp.maximum(z, -1.0)
-    half_log_two_pi = jnp.asarray(0.5 * np.log(2 * np.pi), z.dtype)
-    series = _polynomial(_TAIL_SERIES, inverse_square)
-    asymptotic = -0.5 * far * far - jnp.log(-far) - half_log_two_pi + jnp.log(series)
-    tail = -0.5 * left * left + jnp.log(0.5 * erfcx(-jnp.maximum(left, switch) * root_half))
-    body = jnp.log1p(-0.5 * erfc(right * root_half))
-    return jnp.where(z < switch, asymptotic, jnp.where(z < -1.0, tail, body))
+    if namespace(z) is np:
+        return special.log_ndtr(z)
+    left, right = jnp.minimum(z, -1.0), jnp.maximum(z, -1.0)
+    tail = -0.5 * (left * left + float(np.log(2 * np.pi))) - jnp.log(mills_ratio(left))
+    return jnp.where(z < -1.0, tail, jnp.log1p(-0.5 * erfc(float(np.sqrt(0.5)) * right)))
 
 
-@entrywise(_mills_of_numpy, lambda z: -log_ndtr_curvature(z))
+@entrywise(lambda z: -log_ndtr_curvature(z))
 def mills_ratio(z: Array) -> Array:
     """φ(z)/Φ(z), the derivative of log Φ."""
-    switch, inverse_square = _tail(z)
-    # 2Φ(z)exp(z²/2) = erfcx(−z/√2)
-    tail = erfcx(-jnp.maximum(z, switch) * np.sqrt(0.5).astype(z.dtype))
-    near = np.sqrt(2.0 / np.pi).astype(z.dtype) / tail
-    series = _polynomial(_TAIL_SERIES, inverse_square)
-    return jnp.where(z < switch, -jnp.minimum(z, switch) / series, near)
+    unit, root_half = float(np.sqrt(2 / np.pi)), float(np.sqrt(0.5))
+    if namespace(z) is np:
+        return unit / special.erfcx(-root_half * z)
+    # 2Φ(z)exp(z²/2) = erfcx(−z/√2); JAX's loses all digits far out.
+    return _by_series(
+        _TAIL_SERIES, z, lambda series, z: -z / series, lambda z: unit / erfcx(-root_half * z)
+    )
 
 
-@entrywise(_curvature_of_numpy, _curvature_slope)
+@entrywise(_curvature_slope)
 def log_ndtr_curvature(z: Array) -> Array:
     """−(log Φ)''(z) = r(z)(z + r(z)) with r = φ/Φ; between 0 and 1.
 
     The product cancels for very negative z (in float64 it leaves [0, 1] near z = −1e5), so the
     asymptotic series takes over below −30 (−10 in float32).
     """
-    switch, inverse_square = _tail(z)
-    near = jnp.maximum(z, switch)
-    ratio = mills_ratio(near)
-    return jnp.where(
-        z < switch, _polynomial(_CURVATURE_SERIES, inverse_square), ratio * (near + ratio)
-    )
+
+    def near(z: Array) -> Array:
+        ratio = mills_ratio(z)
+        return ratio * (z + ratio)
+
+    if namespace(z) is np and not np.any(z < -30.0):
+        return near(z)
+    return _by_series(_CURVATURE_SERIES, z, lambda series, _: series, near)
 
 
 def sigmoid(z: Array) -> Array:
@@ -293,6 +277,25 @@ _NARROW = 1e-2  # width times distance from 0 below which the series in the widt
 _SHORT = 0.03  # width below which a difference of log Φ would lose digits
 
 
+def _ends(lower: Array, width: Array) -> tuple[Array, Array, Array, Array]:
+    """Whether intervals are narrow, whether they are mirrored, and their ends then.
+
+    In the left half Φ keeps its digits, so intervals whose middle is positive are mirrored.
+    """
+    xp = namespace(lower, width)
+    narrow = width * xp.maximum(xp.abs(lower), 1.0) < _NARROW
+    upper = lower + xp.where(narrow, 1.0, width)
+    mirrored = lower + upper > 0
+    return narrow, mirrored, xp.where(mirrored, -upper, lower), xp.where(mirrored, -lower, upper)
+
+
+def _log_of_narrow(middle: Array, width: Array) -> Array:
+    """Log(w φ(c)) + w²(c² − 1)/24 for width w and middle c."""
+    xp, square = namespace(middle, width), middle * middle
+    log_density = -0.5 * square - 0.5 * float(np.log(2 * np.pi))
+    return xp.log(width) + log_density + width * width * (square - 1) / 24
+
+
 def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     """Moments of an interval: log(Φ(l + w − x) − Φ(l − x)) at x = 0 and its derivatives.
 
@@ -302,11 +305,8 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     """
     xp = namespace(lower, width)
     is_open = xp.isposinf(width)
-    narrow = width * xp.maximum(xp.abs(lower), 1.0) < _NARROW
-    upper = lower + xp.where(is_open | narrow, 1.0, width)
-    # In the left half Φ keeps its digits: mirror intervals whose middle is positive.
-    mirrored = is_open | (lower + upper > 0)
-    left, right = xp.where(mirrored, -upper, lower), xp.where(mirrored, -lower, upper)
+    narrow, mirrored, left, right = _ends(lower, width)
+    left = xp.where(is_open, right - 1.0, left)
 
     # With ρ = Φ(l)/Φ(u), r = φ/Φ and k = r(r + z), terms that cannot cancel: φ(u)/(Φ(u) − Φ(l)) =
     # r_u/(1 − ρ), and minus the second derivative is (k_u − ρ k_l)/(1 − ρ) + ρ (r_l − r_u)²/(1 −
@@ -330,13 +330,10 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     slope = mills * xp.expm1(exponent) / rest
     bend = (bent - ratio * bent_left) / rest + ratio * xp.square((mills_left - mills) / rest)
 
-    # Narrow: log(w φ(c)) + w²(c² − 1)/24 for width w and middle c.
     width = xp.where(narrow, width, 1.0)
     middle, square = lower + 0.5 * width, xp.square(width)
-    density = -0.5 * xp.square(middle) - 0.5 * float(np.log(2 * np.pi))
-    near = xp.log(width) + density + square * (xp.square(middle) - 1) / 24
     return TiltedMoments(
-        xp.where(narrow, near, value),
+        xp.where(narrow, _log_of_narrow(middle, width), value),
         xp.where(narrow, middle * (1 - square / 12), xp.where(mirrored, -slope, slope)),
         xp.clip(xp.where(narrow, 1 - square / 12, bend), 0.0, 1.0),
     )
@@ -344,22 +341,13 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
 
 def interval_log(lower: Any, width: Any) -> Any:
     """The logarithm alone of `interval_moments`, in a third of the time; for NumPy."""
-    narrow = width * np.maximum(np.abs(lower), 1.0) < _NARROW
-    upper = lower + np.where(narrow, 1.0, width)
-    mirrored = lower + upper > 0
-    left, right = np.where(mirrored, -upper, lower), np.where(mirrored, -lower, upper)
+    narrow, _, left, right = _ends(lower, width)
     most = special.log_ndtr(right)
     value = most + np.log(-np.expm1(special.log_ndtr(left) - most))
     if not np.any(narrow):
         return value
-    # As in `interval_moments`.
     width = np.where(narrow, width, 1.0)
-    square = np.square(lower + 0.5 * width)
-    near = np.log(width) - 0.5 * square + np.square(width) * (square - 1) / 24
-    return np.where(narrow, near - 0.5 * np.log(2 * np.pi), value)
-
-
-_SPACED = 0.625  # between nodes of the trapezoidal rule, in units of the noise
+    return np.where(narrow, _log_of_narrow(lower + 0.5 * width, width), value)
 
 
 @jax.custom_jvp
@@ -381,37 +369,16 @@ def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
     """L(mean, variance), its derivative in the mean, and minus the second, at least 0.
 
     Within 1e-9 (relative, where they exceed 1) in float64 up to means of 60 and variances of 1e4.
-    """
-    xp = namespace(mean, variance)
-    lower = xp.where(mean > 0, -mean, mean)
-    wide = variance > WIDE**2
-    narrow = _by_trapezoid(lower, xp.where(wide, 1.0, variance))
-    broad = _by_parts(lower, xp.where(wide, variance, 2 * WIDE**2))
-    below = _choose(wide, broad, narrow)
-    value, gradient, curvature = _choose(mean > 0, _flipped(below), below)
-    return TiltedMoments(value, gradient, xp.maximum(curvature, 0.0))
-
-
-def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
-    """Moments for mean ≤ 0 by the trapezoidal rule.
-
     The integrand is log-concave, and falls at least like a Gaussian of that variance around its
     mode.
     """
     xp = namespace(mean, variance)
     sd = xp.where(variance > 0, xp.sqrt(xp.where(variance > 0, variance, 1.0)), 0.0)
-    # Distance of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral
-    # does not depend on it.
-    offset = xp.minimum(sd, -mean / xp.maximum(sd, 1e-30))
-    steps = xp.asarray(STEPS, mean.dtype)
-    if xp is np and sd.size:  # the poles of σ are far from narrow Gaussians
-        spacing = np.clip(_SPACED / max(sd.max(), 1.0), STEPS[1] - STEPS[0], 0.5)
-        reach = int(np.ceil(STEPS[-1] / spacing))
-        steps = STEPS[-1] / reach * np.arange(-reach, reach + 1)
-    x = offset[..., None] + steps
+    # The mode is near 0 clipped to [m, m + v].
+    x, spacing = nodes(mean, sd, xp.clip(-mean / xp.maximum(sd, 1e-30), 0.0, sd), xp)
     z = mean[..., None] + sd[..., None] * x
     smaller = xp.exp(-xp.abs(z))
-    log_weights = xp.minimum(z, 0.0) - xp.log1p(smaller) - 0.5 * xp.square(x)
+    log_weights = xp.minimum(z, 0.0) - xp.log1p(smaller) - 0.5 * xp.square(x) + xp.log(spacing)
     top = xp.max(log_weights, axis=-1, keepdims=True)
     weights = xp.exp(log_weights - top)
     zeroth = xp.sum(weights, axis=-1)
@@ -419,68 +386,6 @@ def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
     down = xp.where(z > 0, smaller, 1.0) / (1 + smaller)
     gradient = xp.sum(weights * down, axis=-1)
     spread = xp.sum(weights * xp.square(down - gradient[..., None]), axis=-1)
-    step = xp.log(steps[1] - steps[0]) - 0.5 * float(np.log(2 * np.pi))
     bend = xp.sum(weights * down * (1 - down), axis=-1)
-    return TiltedMoments(total + step, gradient, bend - spread)
-
-
-def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
-    """Moments for mean ≤ 0 and a wide Gaussian, by the step and the remainder.
-
-    The mean is folded into [−v/2, 0].
-    """
-    xp = namespace(mean, variance)
-    # In [−v, 0], or E[σ] there is 0.
-    near = xp.maximum(mean, xp.where(mean < -variance, mean + variance, mean))
-    folded = xp.clip(xp.where(near < -variance / 2, -near - variance, near), -variance / 2, 0.0)
-    inner = _step_and_remainder(folded, variance)
-    inner = _choose(near < -variance / 2, _reflected(near, variance, inner), inner)
-    nothing = near < -variance  # E[σ] < e^(−v/2)
-    gone = TiltedMoments(xp.full_like(mean, -xp.inf), xp.ones_like(mean), xp.zeros_like(mean))
-    outer = _reflected(mean, variance, _flipped(_choose(nothing, gone, inner)))
-    return _choose(mean < -variance, outer, inner)
-
-
-def _step_and_remainder(mean: Array, variance: Array) -> TiltedMoments:
-    """Moments for −v/2 ≤ mean ≤ 0.
-
-    With b = |m|/v and N₀ = N(0; m, v) every term is positive, t from 0 to ∞:
-
-        E[σ]/N₀ = Φ(m/√v)/N₀ + ∫ σ(−t) 2 sinh(bt) e^(−t²/2v) dt,
-        E[σ']/N₀ = ∫ σ'(t) 2 cosh(bt) e^(−t²/2v) dt,
-        E[σ'']/N₀ = −∫ σ''(t) 2 sinh(bt) e^(−t²/2v) dt.
-    """
-    xp = namespace(mean, variance)
-    sd = xp.sqrt(variance)
-    t, weights = xp.asarray(NODES, mean.dtype), xp.asarray(WEIGHTS, mean.dtype)
-    tilt = (-mean / variance)[..., None] * t
-    weights = 2 * weights * xp.exp(-0.5 * xp.square(t) / variance[..., None])
-    up, down = sigmoid(t), sigmoid(-t)
-    step = sd / mills_ratio(mean / sd)
-    zeroth = step + xp.sum(weights * down * xp.sinh(tilt), axis=-1)
-    gradient = xp.sum(weights * up * down * xp.cosh(tilt), axis=-1) / zeroth
-    second = xp.sum(weights * up * down * (up - down) * xp.sinh(tilt), axis=-1) / zeroth
-    value = log_ndtr(mean / sd) + xp.log(zeroth / step)
-    return TiltedMoments(value, gradient, xp.square(gradient) - second)
-
-
-def _flipped(below: TiltedMoments) -> TiltedMoments:
-    """Moments at −m from those at m ≤ 0: E[σ] there is 1 − q."""
-    xp = namespace(below.log_normalizer)
-    q = xp.exp(below.log_normalizer)
-    odds = q / (1 - q)
-    gradient = odds * below.gradient
-    second = odds * (xp.square(below.gradient) - below.curvature)
-    return TiltedMoments(xp.log1p(-q), gradient, xp.square(gradient) + second)
-
-
-def _reflected(mean: Array, variance: Array, other: TiltedMoments) -> TiltedMoments:
-    """Moments at m from those at −m − v."""
-    return TiltedMoments(
-        mean + 0.5 * variance + other.log_normalizer, 1 - other.gradient, other.curvature
-    )
-
-
-def _choose(condition: Array, yes: TiltedMoments, no: TiltedMoments) -> TiltedMoments:
-    chosen: TiltedMoments = jax.tree.map(partial(namespace(condition).where, condition), yes, no)
-    return chosen
+    value = total - 0.5 * float(np.log(2 * np.pi))
+    return TiltedMoments(value, gradient, xp.maximum(bend - spread, 0.0))

@@ -1,6 +1,5 @@
 """Weighted likelihoods, in which an answer counts for more or less than a single one."""
 
-from copy import copy
 from typing import Any, ClassVar
 
 from jax import Array
@@ -42,15 +41,11 @@ class WeightedComparison(OfComparison):
         """Log probability of an answer times its weight."""
         return self.weight * self.single.log_prob(value)
 
-    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments of p^w under the cavity N(mean, variance), by quadrature.
-
-        Those of a weight of 1 are those of p.
-        """
-        return self.single.powered(value, mean, variance, self.weight)
-
     def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
-        """Moments of p^(wn), n being ``power``."""
+        """Moments of p^(wn) under the cavity N(mean, variance), n being ``power``, by quadrature.
+
+        Where wn is 1 they are those of p.
+        """
         return self.single.powered(value, mean, variance, power * self.weight)
 
     def point(self, value: Array, gap: Array) -> TiltedMoments:
@@ -60,12 +55,6 @@ class WeightedComparison(OfComparison):
     def log_at(self, value: Array, gap: Array) -> Array:
         """The log of p^w at gaps, shape (..., m)."""
         return self.weight * self.single.log_at(value, gap)
-
-    def rows(self, index: Any) -> "WeightedComparison":
-        """The answers of some rows."""
-        chosen = copy(self)
-        chosen.single, chosen.weight = self.single.rows(index), self.weight[index]
-        return chosen
 
     def pull(
         self,

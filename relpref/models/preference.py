@@ -67,6 +67,10 @@ class Hyperparameters:
         self.used.append(site)
         return numpyro.sample(site, (self.priors or {}).get(site, default))
 
+    def sample_all(self, priors: Priors, prefix: str = "") -> dict[str, Array]:
+        """Sample the hyperparameters of a kernel, whose sites have a prefix."""
+        return {name: self.sample(prefix + name, prior) for name, prior in priors.items()}
+
     def parts(
         self,
         data: PreferenceData,
@@ -94,10 +98,8 @@ class Hyperparameters:
             )
             # a of a² K_a (XPGP eq. 1)
             size = 1.0 if unit else self.sample(f"{prefix}attributes_amplitude", amplitude)
-            values = {
-                key: self.sample(f"{prefix}attributes_{key}", prior)
-                for key, prior in kernel.parameters(data.attributes.shape[1]).items()
-            }
+            priors = kernel.parameters(data.attributes.shape[1])
+            values = self.sample_all(priors, f"{prefix}attributes_")
             parts["attributes"] = AttributeCovariance(kernel, attributes, values, size)
         for name, graph_kernel in relation_kernels.items():
             # g of g² K_r (XPGP eq. 2)
@@ -105,10 +107,7 @@ class Hyperparameters:
             alone = unit and not parts
             size = 1.0 if alone else self.sample(site, ADDED_AMPLITUDE_PRIOR)
             try:
-                values = {
-                    key: self.sample(f"{prefix}{name}_{key}", prior)
-                    for key, prior in graph_kernel.parameters(graph).items()
-                }
+                values = self.sample_all(graph_kernel.parameters(graph), f"{prefix}{name}_")
             except DataError as error:
                 raise DataError(f"relation {name!r}: {error}") from None
             parts[name] = GraphCovariance(graph_kernel, graph, values, normalize, size)
@@ -294,7 +293,7 @@ def xpgp(
     >>> EP(xpgp).run(0, data).ranking().index.tolist()
     ['tea', 'coffee', 'water']
     """
-    given = kernels_by_part(data, relation_kernels) if relation_kernels else {}
+    given = kernels_by_part(data, relation_kernels)
     kernels = {name: given.get(name, RegularizedLaplacian()) for name in data.relations}
     hyperparameters = Hyperparameters(priors)
     default = default_kernel(standardize)

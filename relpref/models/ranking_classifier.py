@@ -53,10 +53,7 @@ def ranking_classifier(
             "such as Cut() or Kendall(), or "
             "Landmarks.choose(Mallows(), rankings)"
         )
-    values = {
-        name: hyperparameters.sample(name, prior) for name, prior in chosen.parameters(data).items()
-    }
-    features = chosen.features(data, **values)
+    features = chosen.features(data, **hyperparameters.sample_all(chosen.parameters(data)))
     if data.label is None:
         outcome, taken = None, np.ones((len(data), decisions), bool)
     else:

@@ -340,8 +340,12 @@ def _kernels_at(
     def value(site: dict[str, Any]) -> Any:
         if site["type"] != "sample":
             return None
-        sites.append(site["name"])
-        return values[site["name"]] if site["name"] in values else _median(site["fn"])
+        name, prior = site["name"], site["fn"]
+        sites.append(name)
+        if name in values:
+            return values[name]
+        median = prior_quantile(prior, 0.5)
+        return prior.mean if median is None else median
 
     with handlers.substitute(substitute_fn=value):
         hyperparameters = Hyperparameters(priors)
@@ -353,12 +357,6 @@ def _kernels_at(
             f"{', '.join(sites) or 'none'}"
         )
     return matrices
-
-
-def _median(distribution: dist.Distribution) -> Array:
-    """Median of a prior; its mean where it has no quantile function."""
-    middle = prior_quantile(distribution, 0.5)
-    return distribution.mean if middle is None else middle
 
 
 def _edges(data: RelationData) -> tuple[Any, Any, Any]:

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from relpref.kernels import EdgeLandmarks, Kronecker, Reciprocal, Side, Symmetric
-from relpref.kernels.edge_landmarks import edge_diagonal, edge_kernel
+from relpref.kernels.pairwise import edge_diagonal, edge_kernel
 
 RNG = np.random.default_rng(0)
 ROOT = RNG.normal(size=(6, 4))
