@@ -1,6 +1,5 @@
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -94,10 +93,3 @@ def test_other_posteriors(posterior: Any) -> None:
     relation: Any = engine.run(0, RelationData.from_tables(nodes, scores))
     assert words(relation.plot("a", top=2)) == list(relation.ranking("a").index[:2])
     assert (relation.tiers("a")["tier"] == relation.ranking("a")["tier"]).all()
-
-
-def test_a_report_is_written(posterior: Any, tmp_path: Path) -> None:
-    path = posterior.report(
-        tmp_path / "report.html", title="Twelve items", relations_evidence=False
-    )
-    assert "<h1>Twelve items</h1>" in path.read_text("utf-8")
