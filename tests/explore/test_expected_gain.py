@@ -148,22 +148,20 @@ def test_little_to_gain_is_not_enough(make: Any) -> None:
     enough.
     """
     n = 12
-    same = np.full((n, n), 0.9999) + 0.0001 * np.eye(
-        n
-    )  # next to the noise of an answer the gaps are small
-    tied = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=same))
+
+    def found(covariance: Any, **options: Any) -> ExpectedGain:
+        posterior = make(list(range(n)), mean=np.zeros(n), covariance=covariance)
+        return expected_gain(posterior, **options)
+
+    tied = found(0.9999 + 0.0001 * np.eye(n))  # next to the noise of an answer the gaps are small
     assert tied.gain < 0.005 and tied.wrong_now > 1 / 3
     assert not tied.enough() and tied.stalled and tied.missing is None
-    assert (
-        "That is too slow to say when the goal of 10% is reached." in tied.sentence
-        and "stop" not in tied.sentence
-    )
-    apart = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)))
+    assert "That is too slow to say when the goal of 10% is reached." in tied.sentence
+    assert "stop" not in tied.sentence
+    apart = found(4 * np.eye(n))
     assert not apart.enough() and not apart.stalled and apart.missing is not None
     assert apart.sentence.endswith("more would reach the goal of 10%.")
-    few = expected_gain(
-        make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)), pairs=[(3, 4), (5, 6)]
-    )
+    few = found(4 * np.eye(n), pairs=[(3, 4), (5, 6)])
     assert few.answers == 2 and few.stalled and few.missing is None
     assert few.few and "too slow" not in few.sentence
     assert few.sentence.endswith("The new pairs are too few to reach the goal of 10%.")
@@ -218,9 +216,7 @@ def test_of_many_items_a_sample_stands_for_all(make: Any, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", SCORES)
 def test_why(name: str, posterior: UtilityPosterior) -> None:
     words = why(posterior, "e0", "e5", name)
-    assert words.count(".") in (2, 3)
-    assert SCORES[name].reason in words
-    assert "e0" in words or "e5" in words or "nothing tells" in words
+    assert words.count(".") in (2, 3) and SCORES[name].reason in words
 
 
 def test_why_names_the_one_that_is_ahead(make: Any) -> None:

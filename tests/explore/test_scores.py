@@ -13,7 +13,7 @@ from scipy.stats import norm
 from relpref.errors import DataError
 from relpref.explore import SCORES, Bald, LookAhead, TopK
 from relpref.explore.choose import answers_of, best, score_of
-from relpref.explore.forecast import Belief, Gaps, Pool
+from relpref.explore.forecast import Belief, Pool
 from relpref.explore.scores import State
 from relpref.infer import UtilityPosterior
 
@@ -32,13 +32,6 @@ def state_of(posterior: UtilityPosterior, mean: Any = None, covariance: Any = No
 
 def exact(name: str, state: State, pairs: Any = EVERY) -> np.ndarray[Any, Any]:
     return np.asarray(score_of(name).scorer(state).exact(state.belief.gaps(*pairs)))
-
-
-def test_gaps_are_those_of_the_posterior(posterior: UtilityPosterior) -> None:
-    gaps = state_of(posterior).belief.gaps(*EVERY)
-    margins = posterior.belief.differences(*EVERY)
-    assert gaps.mean == pytest.approx(margins.mean)
-    assert gaps.variance == pytest.approx(margins.sd**2)
 
 
 def test_ratio_and_variance(posterior: UtilityPosterior) -> None:
@@ -221,17 +214,3 @@ def test_the_shortlist_holds_what_is_best(score: Any, share: float, make: Any) -
         every = scorer.exact(state.belief.gaps(*np.triu_indices(n, 1)))
         _, values = best(state, scorer._replace(few=128), None, np.random.default_rng(0))
         assert values[0] > share * every.max()
-
-
-def test_the_expected_covariance_is_that_of_all_answers(posterior: UtilityPosterior) -> None:
-    state = state_of(posterior)
-    gaps = state.belief.gaps(np.array([2]), np.array([5]))
-    found = state.answers.forecast(gaps.mean, gaps.variance)
-    response = state.belief.responses(gaps)[0]
-    expected = sum(
-        p * (state.belief.covariance - curvature * np.outer(response, response))
-        for p, curvature in zip(found.probability[:, 0], found.curvature[:, 0], strict=True)
-    )
-    after = state.belief.after(2, 5, float(found.shrinkage[0]))
-    assert after.covariance == pytest.approx(expected)
-    assert isinstance(gaps, Gaps)
