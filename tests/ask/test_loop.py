@@ -16,7 +16,6 @@ from relpref.ask.learning import export_left, up_to_date
 from relpref.ask.loop import Loop
 from relpref.ask.schema import now
 from relpref.ask.store import AnswerStore
-from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError, StorageError
 from relpref.explore import ExpectedGain
 from relpref.infer import Result, UtilityPosterior
@@ -409,23 +408,6 @@ def test_answers_that_are_gone_or_of_another_run_are_noticed(run: Path, tmp_path
     (run / "run.json").write_text(json.dumps(record))
     with pytest.raises(StorageError, match="an older copy"):
         opened(run)
-
-
-def test_answers_travel_as_a_table(loop: Loop, run: Path, tmp_path: Path) -> None:
-    answer(loop, 2)
-    question = open_question(loop, "ben")
-    loop.answer(question.id, "tie", "ben")
-    file = tmp_path / "comparisons.csv"
-    assert loop.export_answers(file) == 11
-    with pytest.raises(DataError, match="exported from here"):
-        loop.import_answers(file)
-    table = PreferenceData.from_files(run / "data/entities.csv", file).comparisons
-    assert table.count.sum() == 11 and table.tie is not None and table.tie.sum() == 1
-    assert table.raters == ("ann", "ben", "unknown")
-    more = tmp_path / "more.csv"
-    more.write_text("winner,loser,rater\ne7,e0,eve\ne7,e0,eve\n")
-    assert loop.import_answers(more) == 2
-    assert loop.posterior.data.num_answers == 13
 
 
 def test_why_nothing_is_left_to_ask(run: Path) -> None:

@@ -81,7 +81,7 @@ def test_every_column_of_an_answer_survives(path: Path) -> None:
     for _ in range(2):
         with opened(path, labels, table) as store:
             assert store.labels == labels
-            found = store.changes().added[[*table]]
+            found = store.changes().added[[*table]].reset_index(drop=True)
         assert found.map(type).equals(table.map(type))
         assert found.astype(object).equals(table.astype(object))
 

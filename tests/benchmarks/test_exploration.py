@@ -89,21 +89,6 @@ def test_half_of_the_links_are_wrong() -> None:
     assert 0.3 < apart.mean() < 0.55
 
 
-@pytest.mark.slow
-def test_utilities_from_the_prior_vary_with_the_links() -> None:
-    shares = []
-    for seed in range(10):
-        truth = truths.graph(seed)
-        links = truth.data.relations["links"]
-        gaps = truth.utilities[links.source] - truth.utilities[links.target]
-        shares.append(np.square(gaps).mean() / (2 * truth.utilities.var()))
-    # Utilities that do not know of the links have 1.02 on average, and the mean of ten has the sd
-    # 0.03: five of them below is 0.87.
-    assert np.mean(shares) < 0.87
-    drawn = np.concatenate([truths.attributes(seed).utilities for seed in range(20)])
-    assert 1.4 < drawn.std() < 2.6  # amplitude 2
-
-
 def test_the_digits_are_those_of_the_images() -> None:
     truth = truths.digits(0)
     assert set(truth.utilities) <= set(range(10))

@@ -106,18 +106,6 @@ def test_the_ranking_loss_is_calibrated() -> None:
     check(tried(RANKING_LOSS, engine=Exact, simulations=100))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hyperparameters", ["given", "integrate"])
-def test_nuts_under_the_ranking_loss(hyperparameters: Any) -> None:
-    """Whose labels depend on each other: no engine but the exact one takes it, and samplers."""
-    options = {"draws": 200, "warmup": 200}
-    few = partial(tried, RANKING_LOSS, simulations=3, hyperparameters=hyperparameters)
-    nuts = few(engine="nuts", engine_options=options)
-    assert nuts.results == ("converged",) * 3 and np.all(np.isfinite(nuts.pit))
-    if hyperparameters == "given":
-        assert_allclose(nuts.pit, few(engine=Exact).pit, atol=0.12)  # 0.035 would be one error
-
-
 def test_few_simulations_are_no_verdict() -> None:
     pit = (np.arange(50) + 0.5) / 50
     more = Calibration({"gap": pit}, ("converged",) * 50)

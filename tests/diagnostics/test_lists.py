@@ -152,7 +152,6 @@ def log_chance(posterior: Any, places: dict[Any, int]) -> float:
     ("engine", "likelihood", "kind"),
     [
         (EP, None, "best and worst"),
-        (Laplace, Logistic(), "order"),
         (EP, None, "groups"),
     ],
 )

@@ -53,29 +53,6 @@ def fit(program: Any, data: PreferenceData, fixed: Any = None, **options: Any) -
     return EP(program, fixed=fixed, check=False).run(0, data, **options)
 
 
-def of(part: str, values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name.startswith(part)}
-
-
-@pytest.mark.slow
-def test_given_hyperparameters_are_kept(data: PreferenceData, given: UtilityPosterior) -> None:
-    table = evidence_without_each(given)
-    columns = ["left_out", "log_evidence", "difference", "elpd_difference", "elpd_se", "note"]
-    assert table.columns.tolist() == columns
-    assert table["left_out"].tolist() == ["attributes", "near"]
-    assert table["note"].tolist() == ["", ""]
-    links, size = data.without_attributes(), data.without_relation("near")
-    rest: dict[str, Any] = OPTIONS | {"priors": of("near", OPTIONS["priors"])}
-    del rest["attribute_kernel"]
-    without_size = fit(xpgp, links, of("near", FIXED), **rest)
-    rest = OPTIONS | {"priors": of("attributes", OPTIONS["priors"]), "relation_kernels": {}}
-    without_links = fit(xpgp, size, of("attributes", FIXED), **rest)
-    expected = np.array([without_size.log_evidence, without_links.log_evidence], dtype=float)
-    np.testing.assert_allclose(table["log_evidence"], expected, rtol=1e-9)
-    assert given.log_evidence is not None
-    np.testing.assert_allclose(table["difference"], given.log_evidence - table["log_evidence"])
-
-
 def test_options_bound_to_the_program(data: PreferenceData, given: Any) -> None:
     program = partial(partial(xpgp, **OPTIONS | {"priors": None}), priors=OPTIONS["priors"])
     bound = replace(given, origin=Origin(program, (data,), {}, given.origin.engine))

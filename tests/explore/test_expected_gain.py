@@ -115,14 +115,6 @@ def test_the_missing_answers_are_about_those_that_it_takes(make: Any) -> None:
         assert missing is not None and 0.5 < missing / (end - answers) < 2, (answers, missing, end)
 
 
-def test_more_answers_are_worth_more(posterior: UtilityPosterior) -> None:
-    some, many = expected_gain(posterior, 1), expected_gain(posterior, 6)
-    assert some.wrong_now == many.wrong_now
-    assert 0 < some.gain < many.gain
-    assert expected_gain(posterior, 6, score="random", rng_key=1).gain < many.gain
-    assert many == expected_gain(posterior, 6)
-
-
 def test_the_rule_and_its_words(posterior: UtilityPosterior) -> None:
     found = expected_gain(posterior, 10)
     assert found.sentence.startswith(f"About {found.wrong_now:.1%} of all pairs")

@@ -218,4 +218,3 @@ def test_features_that_move_are_checked_on_request() -> None:
     kernel = Landmarks(Mallows(), few[:3])
     posterior = EP(ranking_classifier, check=True).run(0, few, kernel=kernel)
     assert "effective draws" in posterior.info["check"]
-    assert "check" not in EP(ranking_classifier).run(0, few, kernel=kernel).info

@@ -299,33 +299,6 @@ def test_draws_of_nuts_know_covariates_and_raters(looked: Any) -> None:
     assert one.to_numpy() == pytest.approx(other.to_numpy(), abs=0.03)
 
 
-def test_a_choice_by_price_as_it_was_learned() -> None:
-    """Lists with a covariate beside each item."""
-    rng, rows = np.random.default_rng(0), []
-    for number in range(40):
-        price = rng.uniform(1, 5, 3)
-        items = rng.permutation(4)[:3]
-        chosen = np.argmax(0.3 * items - 0.8 * price + rng.normal(0, np.sqrt(0.5), 3))
-        rows += [
-            (number, NAMES[items[at]], at == chosen, price[at], ["ann", "bob"][number % 2])
-            for at in range(3)
-        ]
-    table = pd.DataFrame(rows, columns=["choice", "item", "chosen", "price", "rater"])
-    data = PreferenceData.from_tables(NAMES, table, covariates=["price"])
-    posterior: Any = EP(xpgp, hyperparameters="maximize", fixed=HELD, check=False).run(0, data)
-
-    def chance(labels: list[str], **given: Any) -> Any:
-        return posterior.choose(labels, **given)["probability"]["a"]
-
-    dear, cheap = (
-        chance(["a", "b", "c"], rater="ann", covariates={"price": [price, 2, 2]})
-        for price in (4, 1)
-    )
-    assert cheap > dear + 0.3
-    equal = chance(["a", "b"], covariates={"price": 3})
-    assert equal == pytest.approx(chance(["a", "b"]), abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

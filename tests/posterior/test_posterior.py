@@ -29,18 +29,6 @@ def test_what_it_carries(posterior: Any, data: PreferenceData) -> None:
     assert posterior.mean().dtype == np.float64
 
 
-def test_the_covariance_is_one_and_smaller_than_the_prior(
-    posterior: Any, data: PreferenceData, parts: Callable[..., Any], hyperparameters: dict[str, Any]
-) -> None:
-    covariance = posterior.covariance()
-    assert_array_equal(covariance, covariance.T)
-    values = np.linalg.eigvalsh(covariance)
-    assert values[0] >= -1e-10 * values[-1]
-    prior = sum(parts(data, hyperparameters).values())
-    values = np.linalg.eigvalsh(prior - covariance)
-    assert values[0] >= -1e-10 * values[-1]
-
-
 def test_utilities(posterior: Any) -> None:
     table = posterior.utilities(interval=0.8)
     assert list(table.columns) == ["mean", "sd", "lower", "upper"]

@@ -123,21 +123,6 @@ def test_statements_hold_together_in_simulated_tables(field: str, items: int, an
     assert np.sum(shares) >= 9
 
 
-def test_labels_shift_and_scale_do_not_matter() -> None:
-    belief = gaussian(17, 5)
-    columns = tier_columns(belief, 0.8)
-    assert columns["tier"].max() > 2
-    shuffled = np.random.default_rng(7).permutation(17)
-    other = tier_columns(belief.subset(shuffled), 0.8)
-    moved = tier_columns(GaussianBelief(3 * belief.location - 8, 9 * belief.scale), 0.8)
-    # The level of all utilities, about which no answer says anything.
-    level = tier_columns(GaussianBelief(belief.location, belief.scale + 1.0), 0.8)
-    for name, values in columns.items():
-        assert_array_equal(other[name], values[shuffled])
-        assert_array_equal(moved[name], values)
-        assert_array_equal(level[name], values)
-
-
 def test_items_that_are_the_same_to_the_model_are_never_told_apart() -> None:
     belief = gaussian(6, 9)
     columns = tier_columns(belief.subset(np.repeat(np.arange(6), 2)), 0.8)

@@ -80,62 +80,53 @@ def test_utilities_as_chances(make: Any, prose: Any) -> None:
     )  # nobody knows how answers follow from utilities
 
 
-def test_contributions(make: Any, prose: Any) -> None:
-    # Two ramps of length 2.5 and 1.5: shares 2.5/4 and 1.5/4.
-    assert "What drives it attributes 62% relation near 38%" in prose(make())
+def parts_of(**means: Any) -> Any:
+    """Parts of utilities on a line between two ends each, all of one variance."""
+    lines = {name: np.linspace(*ends, 8) for name, ends in means.items()}
+    return {"utility": Parts(lines, dict.fromkeys(lines, np.ones(8)))}
 
 
 @pytest.mark.parametrize(
-    "parts",
+    ("parts", "words"),
     [
-        {},
-        {"utility": Parts({}, {})},
-        {"utility": Parts({"near": np.zeros(8)}, {"near": np.ones(8)})},
-        {
-            "utility": Parts(
-                {"near": np.zeros(8), "x": np.zeros(8)}, {"near": np.ones(8), "x": np.ones(8)}
-            )
-        },
+        # Two ramps of length 2.5 and 1.5: shares 2.5/4 and 1.5/4.
+        (
+            parts_of(attributes=(1.5, -1.0), near=(0.5, -1.0)),
+            "What drives it attributes 62% relation near 38%",
+        ),
+        (
+            parts_of(attributes=(2, -2), near=(-1, 1)),  # which works against the other
+            "attributes 200% relation near −100%",
+        ),
+        (
+            parts_of(**{f"part{number}": (number, 0) for number in range(20)}),
+            "Of 20 parts, the 12 with the largest shares are shown.",
+        ),
     ],
+)
+def test_contributions(make: Any, prose: Any, parts: Any, words: str) -> None:
+    assert words in prose(make(parts=parts))
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, parts_of(), parts_of(near=(0, 0)), parts_of(near=(0, 0), x=(0, 0))]
 )
 def test_nothing_to_split(make: Any, prose: Any, parts: Any) -> None:
     text = prose(make(parts=parts))
     assert "What drives it" not in text and "Where the utilities come from" not in text
 
 
-def test_many_parts(make: Any, prose: Any) -> None:
-    means = {f"part {number}": np.linspace(number, 0, 8) for number in range(20)}
-    parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
-    text = prose(make(parts=parts))
-    assert "Of 20 parts, the 12 with the largest shares are shown." in text and "part 19" in text
-
-
-def test_a_part_that_works_against_the_others(make: Any, prose: Any) -> None:
-    means = {"attributes": np.linspace(2, -2, 8), "near": np.linspace(-1, 1, 8)}
-    parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
-    assert "attributes 200% relation near −100%" in prose(make(parts=parts))
-
-
 def test_hyperparameters(make: Any, prose: Any, read: Any) -> None:
     cells = read(render(make(), relations_evidence=False)).text("bdi")
-    start = cells.index("attributes_amplitude")
-    assert cells[start : start + 20] == [
-        *("attributes_amplitude", "attributes", "1.50", "items far apart typically differ by 2.12"),
-        *(
-            "attributes_lengthscale",
-            "attribute weight",
-            "0.500",
-            "correlation 0.14 one standard deviation apart",
-        ),
-        *(
-            "attributes_lengthscale",
-            "attribute size",
-            "2.00",
-            "correlation 0.88 one standard deviation apart",
-        ),
-        *("near_amplitude", "relation near", "0.500", "two of its items typically differ by 0.71"),
-        *("near_range", "relation near", "2.00", "a typical item leans 88% on its neighbors"),
+    start, apart = cells.index("attributes_amplitude"), "one standard deviation apart"
+    rows = [
+        "attributes_amplitude | attributes | 1.50 | items far apart typically differ by 2.12",
+        f"attributes_lengthscale | attribute weight | 0.500 | correlation 0.14 {apart}",
+        f"attributes_lengthscale | attribute size | 2.00 | correlation 0.88 {apart}",
+        "near_amplitude | relation near | 0.500 | two of its items typically differ by 0.71",
+        "near_range | relation near | 2.00 | a typical item leans 88% on its neighbors",
     ]
+    assert cells[start : start + 20] == " | ".join(rows).split(" | ")
     given = make(info={k: v for k, v in make().info.items() if k != "evaluations"})
     assert "These were given, not fitted." in prose(given)
 
@@ -393,11 +384,7 @@ def test_who_leans_on_neighbors(make: Any, prose: Any) -> None:
 
 
 def test_parts_that_cannot_be_told_apart_are_added_up(make: Any, prose: Any) -> None:
-    means = {
-        name: np.linspace(top, -top, 8)
-        for name, top in (("attributes", 2), ("near", 1), ("individual", 1))
-    }
-    parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
+    parts = parts_of(attributes=(2, -2), near=(1, -1), individual=(1, -1))
     info = {**make().info, "alike_parts": [["near", "individual"]]}
     text = prose(make(parts=parts, info=info))
     assert "attributes 50% relation near + items themselves 50%" in text
@@ -406,7 +393,7 @@ def test_parts_that_cannot_be_told_apart_are_added_up(make: Any, prose: Any) -> 
         in text
     )
     # Of two parts that are one there is nothing to say.
-    two = {"utility": Parts({name: means[name] for name in ("near", "individual")}, {})}
+    two = parts_of(near=(1, -1), individual=(1, -1))
     text = prose(make(parts=two, info=info))
     assert (
         "What drives it" not in text

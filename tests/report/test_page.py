@@ -51,26 +51,14 @@ def test_chapters_in_order(posterior: UtilityPosterior, read: Any) -> None:
 
 def test_loads_nothing_and_runs_nothing(posterior: UtilityPosterior, read: Any) -> None:
     found = read(page(posterior))
-    names = {tag for tag, _ in found.tags}
-    assert not names & {
-        "script",
-        "link",
-        "img",
-        "iframe",
-        "object",
-        "embed",
-        "form",
-        "base",
-        "image",
-        "foreignobject",
-    }
-    for _, attributes in found.tags:
+    harmful = "script link img iframe object embed form base image foreignobject"
+    for tag, attributes in found.tags:
+        assert tag not in harmful.split()
         for name, value in attributes.items():
             assert not name.startswith("on") and name != "src"
             if name in ("href", "xlink:href"):
                 assert value is not None and value.startswith("#")
-            if not name.startswith("xmlns"):
-                assert "://" not in (value or "")
+            assert name.startswith("xmlns") or "://" not in (value or "")
     assert "url(" not in found.source.replace("url(#", "")
     assert "@import" not in found.source and "DejaVu" not in found.source
     (policy,) = [
@@ -89,14 +77,11 @@ def test_accessible(posterior: UtilityPosterior, read: Any) -> None:
     assert len(ids) == len(set(ids))
     for _, attributes in found.tags:
         for name in ("aria-labelledby", "href", "xlink:href"):
-            for one in (attributes.get(name) or "").split():
-                assert one.removeprefix("#") in ids
+            targets = (attributes.get(name) or "").replace("#", "").split()
+            assert set(targets) <= set(ids)
     pictures = found.all("svg")
-    assert (
-        len(pictures) == 2
-        and len(found.all("details")) == 10
-        and all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
-    )
+    assert len(pictures) == 2 and len(found.all("details")) == 10
+    assert all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
     assert all(header.get("scope") in ("col", "row") for header in found.all("th"))
     assert all(box.get("aria-label") for box in found.all("div") if "tabindex" in box)
 
@@ -244,15 +229,6 @@ def test_sections_of_another_type(posterior: UtilityPosterior) -> None:
         DataError, match=r"sections: got a str; each must be a relpref\.report\.Section"
     ):
         page(posterior, sections=["text"])
-
-
-def test_many_items(tables: Any, make: Any, read: Any) -> None:
-    data = tables([f"item {i} {'with a very long name ' * 40}" for i in range(400)], 300)
-    text = page(make(data))
-    assert len(text) < 1_000_000
-    found = read(text)
-    assert "The first 20 of 400." in found.prose
-    assert "The first 50 of 400 items" in found.text("caption")
 
 
 def test_contrast() -> None:

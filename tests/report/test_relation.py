@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from relpref.diagnostics import leave_one_out
 from relpref.errors import DataError
 from relpref.infer import RelationPosterior
 from relpref.report.blocks import Chapter, significant
 from relpref.report.page import _body, _environment, render
 from relpref.report.relation import Subject, average
 from relpref.report.words import OURS
-from relpref.rls import ConditionalRanker, concordance
+from relpref.rls import ConditionalRanker, concordance, leave_row_out, per_node
 
 
 def tables(p: int = 8, m: int = 6) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
@@ -74,32 +75,14 @@ def test_rankings_say_what_the_posterior_says(complete: RelationPosterior) -> No
 
 
 @pytest.mark.usefixtures("without_pictures")
-def test_nodes_left_out_by_refits(complete: RelationPosterior, prose: Any) -> None:
-    nodes, objects, relation = tables()
-    right = []
-    for row in range(len(nodes)):
-        kept = np.arange(len(nodes)) != row
-        rest = fitted(relation[kept], nodes[kept], objects)
-        right.append(concordance(relation[row], rest.mean(nodes.iloc[[row]]).to_numpy()[0]))
-    assert f"{100 * np.mean(right):.0f}% come in the right order, on average over 8 nodes" in prose(
-        complete
-    )
-
-
-@pytest.mark.usefixtures("without_pictures")
-def test_labels_left_out_by_refits(complete: RelationPosterior, prose: Any) -> None:
-    nodes, objects, relation = tables()
-    predicted = np.empty_like(relation)
-    for place in np.ndindex(relation.shape):
-        rest = relation.copy()
-        rest[place] = np.nan
-        posterior = fitted(rest, nodes, objects)
-        # With the ranking loss scores have no level: that of the node's other labels.
-        scores = posterior.mean().to_numpy()[place[0]]
-        others = np.arange(relation.shape[1]) != place[1]
-        predicted[place] = scores[place[1]] + np.mean(relation[place[0], others] - scores[others])
-    error = np.sqrt(np.mean(np.square(relation - predicted)))
-    assert f"the typical error is {significant(float(error))}" in prose(complete)
+def test_what_is_left_out_and_predicted(complete: RelationPosterior, prose: Any) -> None:
+    text, relation = prose(complete), complete.problem.values.matrix
+    (scores,) = leave_row_out(complete.problem, [complete.hyperparameters["regularization"]])
+    right = per_node(concordance, relation, scores).mean
+    assert f"{100 * right:.0f}% come in the right order, on average over 8 nodes" in text
+    table = leave_one_out(complete).table
+    error = np.sqrt(np.mean(np.square(table["label"] - table["mean"])))
+    assert f"the typical error is {significant(float(error))}" in text
 
 
 @pytest.mark.usefixtures("without_pictures")

@@ -176,14 +176,11 @@ def test_two_objects_of_a_node(loss: str, symmetry: str) -> None:
 def test_pairs_with_equal_labels_do_not_count() -> None:
     given = problem()
     matrix = given.values.matrix.copy()
-    matrix[0] = 1.0
-    matrix[1] = np.repeat([0.0, 1.0], [3, 4])
-    (found,) = leave_object_pairs_out(
-        replace(given, values=RelationValues.of_matrix(matrix)), [0.3]
-    )
-    assert np.isnan(found.values[0])
+    matrix[:2] = np.ones(7), np.repeat([0.0, 1.0], [3, 4])
+    changed = replace(given, values=RelationValues.of_matrix(matrix))
+    (found,) = leave_object_pairs_out(changed, [0.3])
+    assert np.flatnonzero(np.isnan(found.values)).tolist() == [0]
     assert found.values[1] * 12 == pytest.approx(round(found.values[1] * 12))
-    assert np.isnan(found.values).sum() == 1
 
 
 CASES = [
