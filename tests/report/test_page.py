@@ -29,26 +29,6 @@ def test_writes_one_file(tmp_path: Path, posterior: UtilityPosterior) -> None:
     assert path.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
-@pytest.mark.usefixtures("without_pictures")
-def test_chapters_in_order(posterior: UtilityPosterior, read: Any) -> None:
-    assert read(page(posterior, title="Which is better?")).text("h1", "h2") == [
-        "Which is better?",
-        "Ranking",
-        "What drives it",
-        "Attributes",
-        "Keep in mind",
-        "All places",
-        "Who is better than whom",
-        "Where the utilities come from",
-        "What was asked and answered",
-        "How far to trust it",
-        "Hyperparameters",
-        "How the computation went",
-        "Methods",
-        "Versions",
-    ]
-
-
 def test_loads_nothing_and_runs_nothing(posterior: UtilityPosterior, read: Any) -> None:
     found = read(page(posterior))
     harmful = "script link img iframe object embed form base image foreignobject"

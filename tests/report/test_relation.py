@@ -41,29 +41,12 @@ def complete() -> RelationPosterior:
     return fitted(relation, nodes, objects)
 
 
-def test_chapters(complete: RelationPosterior, read: Any) -> None:
-    found = read(render(complete, title="Who likes what"))
-    assert found.text("h1", "h2") == [
-        "Who likes what",
-        "Ranking",
-        "Keep in mind",
-        "Rankings",
-        "Objects on top",
-        "The data and the model",
-        "How far to trust it",
-        "Hyperparameters",
-        "How the computation went",
-        "Methods",
-        "Versions",
-    ]
-    text = found.prose
-    assert (
-        "ranks 6 objects for each of 8 nodes. It rests on 48 labels of 48 pairs: everything is "
-        "known." in text
-    )
-    assert "Conditional Ranking on Relational Data" in text and "Machine Learning 93" in text
+def test_labels_are_shown_as_they_are(complete: RelationPosterior, read: Any) -> None:
+    page = render(complete, title="Who likes what")
+    found = read(page)
+    assert found.text("h1") == ["Who likes what"]
     assert not found.all("b") and len(found.all("svg")) == 2
-    assert render(complete, title="Who likes what") == found.source
+    assert render(complete, title="Who likes what") == page
 
 
 def test_rankings_say_what_the_posterior_says(complete: RelationPosterior) -> None:
