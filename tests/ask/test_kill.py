@@ -195,11 +195,8 @@ def lives(witness: Witness, kills: int, seconds: float) -> None:
 def witness(tmp_path: Path) -> Iterator[Witness]:
     found = Witness("light", tmp_path)
     yield found
-    if (
-        found.parent is not None
-        and found.parent.stdin is not None
-        and found.parent.stdout is not None
-    ):
+    if found.parent is not None:
+        assert found.parent.stdin is not None and found.parent.stdout is not None
         found.parent.stdin.close()
         found.parent.wait()
         found.parent.stdout.close()

@@ -42,7 +42,7 @@ def fits(lines: list[str], columns: int) -> None:
         assert line.isprintable()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(text=FOREIGN, columns=st.integers(NARROW, 90))
 def test_no_text_leaves_its_columns_or_acts_on_the_terminal(text: str, columns: int) -> None:
     fits(wrapped(text, columns), columns)

@@ -118,12 +118,13 @@ def test_against_scikit_learn() -> None:
 
 @pytest.mark.slow
 def test_items_of_new_rankings_may_come_in_any_order(posterior: Any) -> None:
-    fixed = {"amplitude": 1.5, "intercept": np.zeros(2)}
+    fixed, features = {"amplitude": 1.5, "intercept": np.zeros(2)}, NEW.features
+    assert features is not None
     by_pairs: Any = EP(ranking_classifier, fixed=fixed, check=False).run(0, DATA)
     turned = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
     assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
     with pytest.raises(DataError, match="features that were computed for items in another order"):
-        posterior.predict_proba(turned.with_features(NEW.features))
+        posterior.predict_proba(turned.with_features(features))
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

@@ -141,24 +141,19 @@ def test_an_error_that_stays_large_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.filterwarnings("ignore:.*groups of items are tied together by no comparison")
-@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
-def test_a_long_order_of_exchangeable_items(likelihood: Any) -> None:
+def test_a_long_order_of_exchangeable_items() -> None:
     """Items without answers, in a mixture over hyperparameters; and a single list that is left out,
     of which the prior is left.
     """
     items = [f"i{number}" for number in range(17)]
+    engine: Any = EP(preference_gp, check=False)
     pairs = PreferenceData.from_tables(items, [(items[0], items[1])] * 3)
-    posterior: Any = EP(preference_gp, check=False).run(0, pairs, likelihood=likelihood)
+    posterior = engine.run(0, pairs, likelihood=Logistic())
     assert len(posterior.belief.weights) > 1
-    size = 15 if likelihood.noise == "Gaussian" else 8
-    log_probability = np.log(posterior.order(items[2 : 2 + size]))
-    assert log_probability == pytest.approx(-gammaln(size + 1), abs=0.01)
-    if likelihood.noise == "Gaussian":
-        rows = pd.DataFrame({"list": 0, "item": items, "place": range(1, len(items) + 1)})
-        engine = EP(preference_gp, check=False)
-        posterior = engine.run(0, PreferenceData.from_tables(items, rows))
-        table = leave_one_out(posterior).table
-        assert table["log_score"].tolist() == pytest.approx([-gammaln(18)], abs=0.01)
+    assert np.log(posterior.order(items[2:10])) == pytest.approx(-gammaln(9), abs=0.01)
+    rows = pd.DataFrame({"list": 0, "item": items, "place": range(1, len(items) + 1)})
+    table = leave_one_out(engine.run(0, PreferenceData.from_tables(items, rows))).table
+    assert table["log_score"].tolist() == pytest.approx([-gammaln(18)], abs=0.01)
 
 
 def test_against_draws(data: PreferenceData) -> None:
@@ -306,7 +301,6 @@ def test_draws_of_nuts_know_covariates_and_raters(looked: Any) -> None:
             {"home": "d"},
             "home: 'd' is none of the items of the list, 'a', 'b'; name an item of the list",
         ),
-        ({"home": "x"}, "home: 'x' is not the label of an item"),
         ({"rater": "dan"}, "'dan' has given no answer"),
         ({"rater": ["ann", "bob"]}, "rater has 2 labels for 1 question"),
         ({"covariates": {"length": [1, 2, 3]}}, "length has 3 values for 2 items"),
@@ -314,7 +308,6 @@ def test_draws_of_nuts_know_covariates_and_raters(looked: Any) -> None:
             {"covariates": {"length": [1, np.nan]}},
             "row 1 .*column 'length': nan is no value of the covariate",
         ),
-        ({"covariates": {"length": [1, 1e200]}}, r"column 'length': 1e\+200 exceeds 1e\+100"),
         (
             {"covariates": {"length_first": [1, 2]}},
             "'length_first' is no column .*did you mean 'length'",

@@ -53,26 +53,23 @@ def kinds(
 def check_same(first: Any, second: Any) -> None:
     assert type(first) is type(second)
     assert first.log_evidence == second.log_evidence
-    assert dict(first.info) == dict(second.info)
-    assert dict(first.slices) == dict(second.slices)
-    assert list(first.hyperparameters) == list(second.hyperparameters)
-    for name, value in first.hyperparameters.items():
-        assert type(value) is type(second.hyperparameters[name])
+    for name in ("info", "slices"):
+        assert dict(getattr(first, name)) == dict(getattr(second, name))
     for name in ("hyperparameters", "hyperparameter_draws", "sites"):
         left, right = getattr(first, name), getattr(second, name)
-        assert set(left) == set(right)
+        assert list(left) == list(right)
         for key in left:
+            assert type(left[key]) is type(right[key])
             assert_array_equal(left[key], right[key], strict=True)
     assert_array_equal(first.key, second.key, strict=True)
     assert_array_equal(first.mean(), second.mean(), strict=True)
     assert_array_equal(first.covariance(), second.covariance(), strict=True)
     assert_array_equal(first.sample(3), second.sample(3), strict=True)
     if isinstance(first, UtilityPosterior):
-        assert list(map(repr, first.data.labels)) == list(map(repr, second.data.labels))
-        assert first.data.notes == second.data.notes
-        for left, right in zip(
-            jax.tree.leaves(first.data), jax.tree.leaves(second.data), strict=True
-        ):
+        one, other = first.data, second.data
+        assert list(map(repr, one.labels)) == list(map(repr, other.labels))
+        assert one.notes == other.notes
+        for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
             assert_array_equal(left, right, strict=True)
         pd.testing.assert_frame_equal(first.ranking(), second.ranking())
         pd.testing.assert_frame_equal(first.explain(), second.explain())

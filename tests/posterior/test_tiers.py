@@ -117,10 +117,10 @@ def test_statements_hold_together_in_simulated_tables(field: str, items: int, an
     """Tables whose truth no draw of the posterior knows: all equal, or equal at the top.
 
     All statements held in 99 % or more of the tables of benchmarks/tiers.py. If 93 % were right, as
-    is required, more than 3 of 12 tables would fail with a probability of 0.9 %.
+    is required, more than 2 of 6 tables would fail with a probability of 0.6 %.
     """
-    shares = [simulated(field, items, answers, seed).held for seed in range(12)]
-    assert np.sum(shares) >= 9
+    shares = [simulated(field, items, answers, seed).held for seed in range(6)]
+    assert np.sum(shares) >= 4
 
 
 def test_items_that_are_the_same_to_the_model_are_never_told_apart() -> None:

@@ -33,7 +33,7 @@ def counted(labels: list[float], scores: list[float]) -> float:
     return wrong / total if total else math.nan
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(PAIRED)
 def test_ranking_error_counts_pairs(paired: list[tuple[float, float]]) -> None:
     labels, scores = (list(column) for column in zip(*paired, strict=True))
