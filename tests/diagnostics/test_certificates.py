@@ -88,7 +88,7 @@ def test_a_posterior_at_the_border_is_not_decided(wrong: Make) -> None:
 
 def test_reweighted_draws_are_the_exact_posterior(wrong: Make, gap: Any) -> None:
     mean, variance, log_evidence = gap
-    found = wrong(0.5, 1.4).reweighted()
+    found: Any = wrong(0.5, 1.4).reweighted()
     sides, error = np.array([[1.0, -1.0]]), 5 * np.sqrt(variance / 1000)
     assert_allclose(found.mean(sides), [mean], rtol=0, atol=error)
     assert_allclose(found.sd(sides) ** 2, [variance], rtol=5 * np.sqrt(2 / 1000))

@@ -145,23 +145,6 @@ def test_draws_are_reweighted_as_arviz_does(posterior: UtilityPosterior) -> None
     )
 
 
-def test_what_the_table_says(posterior: UtilityPosterior) -> None:
-    found = leave_one_out(posterior)
-    assert list(
-        found.table[["winner", "loser", "count"]].itertuples(index=False, name=None)
-    ) == list(posterior.data.comparisons.table(LABELS).itertuples(index=False, name=None))
-    assert found.num_answers == posterior.data.num_answers
-    assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
-    # The probability of one of several equal answers is exact, those of outcomes are a Gaussian's.
-    assert_allclose(found.table["probability"], found.table["p_first"], rtol=1e-3)
-    single = np.repeat(found.table["log_score"], posterior.data.count)
-    assert_allclose(found.elpd_se, np.sqrt(len(single)) * single.std(ddof=1))
-    assert "p_tie" not in found.table
-    assert repr(found).startswith(
-        f"HeldOut(leave-one-out, {found.num_answers} answers: log loss 0."
-    )
-
-
 @pytest.mark.parametrize("counts", [(10, 0), (2, 0), (10, 2), (300, 40)])
 def test_one_of_equal_answers_against_integration(counts: tuple[int, int]) -> None:
     """Of two items, whose gap has the prior variance 8."""

@@ -57,7 +57,7 @@ def test_two_items_are_a_pair(posterior: Any) -> None:
 
 def test_against_all_sets(posterior: Any) -> None:
     draws = posterior.belief.draw(2000, np.random.default_rng(5))
-    sets = list(combinations(range(8), 3))
+    sets: list[Any] = list(combinations(range(8), 3))
     told = [
         information(Chances(draws[:, chosen], "gaussian").with_each([0, 1]))[2] for chosen in sets
     ]

@@ -44,7 +44,7 @@ def test_the_table_says_what_prefer_says(posterior: UtilityPosterior) -> None:
 def test_repeats(posterior: UtilityPosterior) -> None:
     pairs = [("e0", "e1"), ("e2", "e1"), ("e3", "e4")]
 
-    def again(**repeats: int) -> list[list[str]]:
+    def again(**repeats: Any) -> list[list[str]]:
         return sorted(map(sorted, asked(next_pairs(posterior, 9, pairs=pairs, **repeats))))
 
     assert again() == [["e3", "e4"]]

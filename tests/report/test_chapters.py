@@ -61,7 +61,7 @@ def test_utilities_as_chances(make: Any, prose: Any) -> None:
 
 def parts_of(**means: Any) -> Any:
     """Parts of utilities on a line between two ends each, all of one variance."""
-    lines = {name: np.linspace(*ends, 8) for name, ends in means.items()}
+    lines = {name: np.linspace(start, end, 8) for name, (start, end) in means.items()}
     return {"utility": Parts(lines, dict.fromkeys(lines, np.ones(8)))}
 
 
@@ -266,17 +266,10 @@ def test_methods_and_versions(make: Any, prose: Any) -> None:
 
 
 def test_what_is_said_of_other_searches(make: Any, prose: Any) -> None:
-    info = make().info
-    laplace = prose(make(info={**info, "engine": "Laplace"}))
-    assert "somewhat too narrow on small data." in laplace and "90% of the cases" not in laplace
-    assert "C. K. I. Williams and D. Barber (1998)" in laplace and "Minka" not in laplace
     draws = {"near_amplitude": np.linspace(0.3, 0.7, 50)}
-    drawn = prose(make(info={**info, "r_hat": 1.01}, hyperparameter_draws=draws))
-    assert (
-        "sampler (Hoffman and Gelman 2014)" in drawn
-        and "M. D. Hoffman and A. Gelman (2014)" in drawn
-    )
-    assert "R-hat 1.01" in drawn
+    drawn = prose(make(info={**make().info, "r_hat": 1.01}, hyperparameter_draws=draws))
+    assert "sampler (Hoffman and Gelman 2014)" in drawn and "R-hat 1.01" in drawn
+    assert "M. D. Hoffman and A. Gelman (2014)" in drawn
 
 
 def test_a_share_is_at_most_one(make: Any, prose: Any) -> None:
@@ -352,9 +345,6 @@ def test_places_are_whole_numbers(make: Any, prose: Any) -> None:
     certain = GaussianBelief(np.arange(8.0)[::-1], 0.01 * np.eye(8))
     text = prose(make(belief=certain))
     assert "a has place 1 (90% interval)" in text and "1–1" not in text
-    assert (
-        "a 90% interval of places holds at least 90%, and often more where items are few." in text
-    )
 
 
 def test_lengthscales_of_a_linear_kernel(make: Any, prose: Any) -> None:

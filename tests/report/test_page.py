@@ -12,7 +12,6 @@ import pytest
 from relpref.errors import DataError, StorageError
 from relpref.infer import UtilityPosterior
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import DrawsBelief
 from relpref.report import Section, write
 from relpref.report.page import render
 
@@ -139,25 +138,6 @@ def test_banner_where_not_converged(tmp_path: Path, make: Any, read: Any) -> Non
     assert "did not converge (max iterations)" in found.prose and "Raise max_sweeps" in found.prose
     assert "the fit itself did not converge" in found.prose
     assert {"class": "banner"} not in read(page(make())).all("p")
-
-
-@pytest.mark.usefixtures("without_pictures")
-def test_draws(make: Any, read: Any) -> None:
-    size = make().data.num_items
-    draws = np.random.default_rng(0).normal(size=(50, size)) + np.linspace(1, -1, size)
-    posterior = make(
-        belief=DrawsBelief(draws),
-        log_evidence=None,
-        sites={},
-        info={"engine": "samples", "result": "converged", "iterations": 50, "chains": 1},
-        hyperparameters={"near_amplitude": 0.5},
-        hyperparameter_draws={"near_amplitude": np.linspace(0.3, 0.7, 50)},
-    )
-    found = read(page(posterior, relations_evidence=True))
-    assert {"0.500", "0.320 to 0.680"} < set(found.text("bdi"))
-    assert "needs a posterior from EP" in found.prose
-    assert "to_arviz" not in found.prose
-    assert "Minka" not in found.prose
 
 
 @pytest.mark.usefixtures("without_pictures")

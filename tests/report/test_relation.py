@@ -6,14 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.diagnostics import leave_one_out
 from relpref.errors import DataError
 from relpref.infer import RelationPosterior
-from relpref.report.blocks import Chapter, significant
+from relpref.report.blocks import Chapter
 from relpref.report.page import _body, _environment, render
 from relpref.report.relation import Subject, average
 from relpref.report.words import OURS
-from relpref.rls import ConditionalRanker, concordance, leave_row_out, per_node
+from relpref.rls import ConditionalRanker
 
 
 def tables(p: int = 8, m: int = 6) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
@@ -47,25 +46,6 @@ def test_labels_are_shown_as_they_are(complete: RelationPosterior, read: Any) ->
     assert found.text("h1") == ["Who likes what"]
     assert not found.all("b") and len(found.all("svg")) == 2
     assert render(complete, title="Who likes what") == page
-
-
-def test_rankings_say_what_the_posterior_says(complete: RelationPosterior) -> None:
-    subject = Subject(complete)
-    table, expected = subject.ranking(2), complete.ranking(complete.nodes.labels[2])
-    assert [complete.objects.labels[row] for row in table["position"]] == list(expected.index)
-    np.testing.assert_allclose(table[["mean", "lower"]], expected[["mean", "lower"]], atol=1e-9)
-    assert subject.known(2)[4] == pytest.approx(complete.problem.values.matrix[2, 4])
-
-
-@pytest.mark.usefixtures("without_pictures")
-def test_what_is_left_out_and_predicted(complete: RelationPosterior, prose: Any) -> None:
-    text, relation = prose(complete), complete.problem.values.matrix
-    (scores,) = leave_row_out(complete.problem, [complete.hyperparameters["regularization"]])
-    right = per_node(concordance, relation, scores).mean
-    assert f"{100 * right:.0f}% come in the right order, on average over 8 nodes" in text
-    table = leave_one_out(complete).table
-    error = np.sqrt(np.mean(np.square(table["label"] - table["mean"])))
-    assert f"the typical error is {significant(float(error))}" in text
 
 
 @pytest.mark.usefixtures("without_pictures")
