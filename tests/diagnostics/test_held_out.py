@@ -36,21 +36,18 @@ def table(kind: str, rows: int = 12) -> pd.DataFrame:
     rng = np.random.default_rng(7)
     first = rng.integers(6, size=rows)
     second = (first + rng.integers(1, 6, size=rows)) % 6
-    names = np.array(LABELS)
-    found = pd.DataFrame({"winner": names[first], "loser": names[second]})
+    ends = np.array(LABELS)[np.stack([first, second], axis=1)]
     if kind == "probability":
-        found = found.set_axis(["first", "second"], axis=1)
-        found["probability"] = rng.uniform(0.1, 0.9, size=rows)
-        return found
-    found["count"] = rng.integers(1, 4, size=rows)
+        reports = pd.DataFrame(ends, columns=["first", "second"])
+        return reports.assign(probability=rng.uniform(0.1, 0.9, size=rows))
+    answers = pd.DataFrame(ends, columns=["winner", "loser"])
+    answers["count"] = rng.integers(1, 4, size=rows)
     if kind == "everything":
-        found["rater"] = np.array(["x", "y", "z"])[rng.integers(3, size=rows)]
-        found["shown_first"] = np.where(
-            rng.uniform(size=rows) < 0.5, found["winner"], found["loser"]
-        )
-        found["tie"] = rng.uniform(size=rows) < 0.3
-        found["strength"] = np.where(found["tie"], 0, rng.integers(1, 3, size=rows))
-    return found
+        answers["rater"] = rng.choice(["x", "y", "z"], rows)
+        answers["shown_first"] = ends[np.arange(rows), rng.integers(2, size=rows)]
+        answers["tie"] = rng.uniform(size=rows) < 0.3
+        answers["strength"] = np.where(answers["tie"], 0, rng.integers(1, 3, size=rows))
+    return answers
 
 
 ITEMS = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
@@ -70,18 +67,15 @@ def posterior() -> UtilityPosterior:
     return fitted("plain")
 
 
-def without(posterior: UtilityPosterior, row: int) -> UtilityPosterior:
+def without(posterior: Any, row: int) -> Any:
     """Fitted again without one of the answers of a row, at the same hyperparameters."""
     origin, data = posterior.origin, posterior.data
-    assert origin is not None
     count = np.array(data.count)
     count[row] -= 1
     fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.labels)
     smaller = origin.with_argument(data, replace(data, comparisons=fewer))
     engine = origin.engine.changed(fixed=posterior.hyperparameters)
-    found = engine.run(0, *smaller.args, **smaller.kwargs)
-    assert isinstance(found, UtilityPosterior)
-    return found
+    return engine.run(0, *smaller.args, **smaller.kwargs)
 
 
 def log_probability(posterior: UtilityPosterior, of: UtilityPosterior, row: int) -> float:

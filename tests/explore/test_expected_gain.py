@@ -1,6 +1,6 @@
 """The stopping rule against quadrature and against simulated answers; the words for people."""
 
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,19 +66,16 @@ def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> N
         mills = norm.pdf(z) / norm.cdf(z)
         mean += response * (sign * mills / np.sqrt(1 + v))[:, None]
         spread -= np.einsum("r,ri,rj->rij", mills * (mills + z) / (1 + v), response, response)
-    wrong_now, wrong_after = [], []
-    for i, j in combinations(range(n), 2):
-        order = np.sign(truth[:, i] - truth[:, j])
-        wrong_now.append(order != np.sign(start[i] - start[j]))
-        wrong_after.append(order != np.sign(mean[:, i] - mean[:, j]))
+    i, j = np.triu_indices(n, 1)
+    order = np.sign(truth[:, i] - truth[:, j])
     # The share before is exact: within 4 standard errors (a false alarm in 15,000 seeds). That
     # after rests on the expected covariance and on a Gaussian for the mean: within a twentieth of
     # itself besides.
-    for expected, seen, slack in (
-        (found.wrong_now, wrong_now, 0.0),
-        (found.wrong_after, wrong_after, 0.05),
+    for expected, known, slack in (
+        (found.wrong_now, start[None], 0.0),
+        (found.wrong_after, mean, 0.05),
     ):
-        shares = np.mean(seen, axis=0)
+        shares = (order != np.sign(known[:, i] - known[:, j])).mean(axis=1)
         error = shares.std() / np.sqrt(runs)
         assert abs(shares.mean() - expected) < 4 * error + slack * expected
     assert found.wrong_after < 0.9 * found.wrong_now

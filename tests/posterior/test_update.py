@@ -89,16 +89,22 @@ def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None
     assert_allclose(moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12)
 
 
-def off(one: Any, exact: Any) -> float:
-    """Largest error of a mean, in sds, or of an sd, relative: of utilities less their average, and
-    of compared pairs' gaps.
+def errors(one: Any, exact: Any, pairs: Any) -> tuple[float, float]:
+    """Largest error of a mean, in sds, and of an sd, relative: of utilities less their average, and
+    of the gaps of pairs.
     """
-    data = one.data
-    centred = one.belief.centred(), exact.belief.centred()
-    gaps = [each.belief.differences(data.winner, data.loser) for each in (one, exact)]
-    means = np.concatenate([centred[0].location - centred[1].location, gaps[0].mean - gaps[1].mean])
-    sd, right = (np.concatenate([a.sd(), b.sd]) for a, b in zip(centred, gaps, strict=True))
-    return float(max(np.abs(means / right).max(), np.abs(sd / right - 1).max()))
+    means, sds = [], []
+    for each in (one.belief, exact.belief):
+        centred, gaps = each.centred(), each.differences(*pairs)
+        means.append(np.concatenate([centred.mean(), gaps.mean]))
+        sds.append(np.concatenate([centred.sd(), gaps.sd]))
+    moved = np.abs(means[0] - means[1]) / sds[1]
+    return float(moved.max()), float(np.abs(sds[0] / sds[1] - 1).max())
+
+
+def off(one: Any, exact: Any) -> float:
+    """Largest error of utilities and of compared pairs."""
+    return max(errors(one, exact, (one.data.winner, one.data.loser)))
 
 
 def plain(number: int) -> list[tuple[str, str]]:
@@ -134,13 +140,8 @@ def estimate(posterior: Any) -> float:
 
 def accurate(one: Any, exact: Any) -> bool:
     """Whether all means are within 0.05 sds, and all sds within 3 %."""
-    every = np.triu_indices(one.belief.size, 1)
-    centred = one.belief.centred(), exact.belief.centred()
-    gaps = [each.belief.differences(*every) for each in (one, exact)]
-    means = [np.concatenate([a.mean(), b.mean]) for a, b in zip(centred, gaps, strict=True)]
-    sd, right = (np.concatenate([a.sd(), b.sd]) for a, b in zip(centred, gaps, strict=True))
-    moved = np.abs(means[0] - means[1]) / right
-    return bool(moved.max() < 0.05 and np.abs(sd / right - 1).max() < 0.03)
+    moved, ratio = errors(one, exact, np.triu_indices(one.belief.size, 1))
+    return moved < 0.05 and ratio < 0.03
 
 
 def test_quick_updates_stay_near_full_ones(posterior: Any) -> None:
