@@ -17,7 +17,7 @@ import pytest
 from relpref.ask.store import AnswerStore
 from relpref.cli import main
 
-ANSWERS = 200
+ANSWERS = 100
 
 # Says what it does in lines, each written by one call, so that none is mixed with another. A life
 # ends by itself after all answers, or after so many lines of a kind, or when it is killed.

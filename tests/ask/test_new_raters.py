@@ -26,6 +26,7 @@ def made(fit: Any) -> Any:
     table = pd.DataFrame(map(list, PAIRS), columns=["winner", "loser"])
     table["tie"], table["rater"] = [False, False, True, False] * 2, ["ann", "bob"] * 4
     held = {"individual_amplitude": 1, "tie_margin": 0.3, "rater_margin_spread": 0.3}
+    held |= {"rater_noise": 1, "rater_spread": 0.3}
     return fit("", table.to_csv(index=False), "--margins rater", **held)
 
 

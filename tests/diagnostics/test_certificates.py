@@ -75,7 +75,11 @@ def test_few_draws_do_not_certify_what_is_wrong(wrong: Make, shift: float, facto
     for key in range(5):
         few, many = (certify(wrong(shift, factor), size, key).verdict for size in (100, 1000))
         assert few in ("doubtful", "undecided") and many == "doubtful"
-        assert certify(wrong(), 1000, key).verdict == "good"
+
+
+def test_a_thousand_draws_certify_what_is_right(posterior: UtilityPosterior) -> None:
+    for key in range(5):
+        assert certify(posterior, 1000, key).verdict == "good"
 
 
 def test_a_posterior_at_the_border_is_not_decided(wrong: Make) -> None:

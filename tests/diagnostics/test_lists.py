@@ -141,36 +141,23 @@ def test_laplace_takes_a_block_of_curvature_out(data: PreferenceData) -> None:
 
 
 def log_chance(posterior: Any, places: dict[Any, int]) -> float:
-    """Log probability of a list, the sum over the orders of a middle block of two."""
+    """Log probability of a list, the sum over the orders of its middle block of two."""
     first, *middle, last = sorted(places, key=lambda item: places[item])
-    tied = len(set(places.values())) < len(places)
-    orders = [[first, *middle, last], [first, *middle[::-1], last]][: 1 + tied]
+    orders = [[first, *middle, last]] + [[first, *middle[::-1], last]] * (len(middle) == 2)
     return float(np.log(sum(posterior.order(order) for order in orders)))
 
 
-@pytest.mark.parametrize(
-    ("engine", "likelihood", "kind"),
-    [
-        (EP, None, "best and worst"),
-        (EP, None, "groups"),
-    ],
-)
-def test_against_fits_to_the_others(engine: Any, likelihood: Any, kind: str) -> None:
-    """Scores and shifts of lists against fits without each, or without its group.
+def test_against_fits_to_the_others() -> None:
+    """Scores and shifts of lists with a best and a worst against fits without each.
 
     The other sites stay as they are, so both are near each other only.
     """
-    within = 0.2
-    table, fixed = lists(20, PLACES.get(kind, PLACES["order"])), dict(FIXED)
-    table["unit"] = table["list"]
-    if kind == "groups":
-        table["group"] = table["list"].map(GROUPS)
-        table["unit"] = table["group"].fillna(table["list"].map(str))
-        fixed["group_sd"] = 0.7
-    columns = table.columns.drop("unit")
-    posterior = fit(
-        PreferenceData.from_tables(ITEMS, table[columns]), engine, likelihood, fixed=fixed
-    )
+    table, within = lists(20, PLACES["best and worst"]), 0.2
+
+    def without(rows: Any) -> Any:
+        return fit(PreferenceData.from_tables(ITEMS, table.drop(index=rows)), fixed=FIXED)
+
+    posterior = without([])
     scores, moved = leave_one_out(posterior).table, influence(posterior)
     assert scores["list"].isna().tolist() == [True] * 3 + [False] * (len(scores) - 3)
     assert scores["count"].sum() == 23
@@ -178,17 +165,13 @@ def test_against_fits_to_the_others(engine: Any, likelihood: Any, kind: str) -> 
     for at in (3, 5, 9):
         label = scores["list"][at]  # a tuple of a list that was given twice
         rows = table[table["list"] == (label[0] if isinstance(label, tuple) else label)]
-        kept = table[table["unit"] != rows["unit"].iloc[0]]
-        others = fit(
-            PreferenceData.from_tables(ITEMS, kept[columns]), engine, likelihood, fixed=fixed
-        )
+        others = without(rows.index)
         truth = log_chance(others, dict(zip(rows["item"], rows["place"], strict=True)))
         assert scores["log_score"][at] == pytest.approx(truth, abs=within)
         shift = (others.belief.centred().mean() - belief.mean()) / belief.sd()
         assert moved["log_score"][at] == pytest.approx(scores["log_score"][at])
-        assert moved["shift"][at] == pytest.approx(
-            shift[ITEMS.index(moved["item"][at])], abs=within, rel=0.4
-        )
+        expected = shift[ITEMS.index(moved["item"][at])]
+        assert moved["shift"][at] == pytest.approx(expected, abs=within, rel=0.4)
 
 
 def test_partitions_with_logistic_noise() -> None:

@@ -44,9 +44,7 @@ def test_gold(estimator: Any) -> None:
 
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
-def test_fifty_pairs_by_retraining(
-    estimator: Any, kernel: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_by_retraining(estimator: Any, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     monkeypatch.setattr(pair_out, "MAX_PREDICTIONS_AT_ONCE", 500)  # several blocks
     x = rng.normal(size=(30, 4))
@@ -58,7 +56,7 @@ def test_fifty_pairs_by_retraining(
         [np.stack([block.predicted_first, block.predicted_second], axis=2) for block in blocks],
         axis=1,
     )
-    for at in rng.permutation(len(pairs))[:50]:
+    for at in rng.permutation(len(pairs))[:20]:
         kept = np.setdiff1d(np.arange(30), pairs[at])
         for λ, predicted in zip(PATH, found[:, at], strict=True):
             again = estimator(kernel, regularization=λ).fit(x[kept], y[kept]).predict(x[pairs[at]])
