@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the page needs the extra web")
 
-TOKEN, HOST = "a-token", "http://127.0.0.1:8123"
+TOKEN = "a-token"
 
 
 @pytest.fixture

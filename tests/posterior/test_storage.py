@@ -1,5 +1,4 @@
 import gc
-import json
 import os
 import subprocess
 import sys
@@ -349,16 +348,6 @@ def test_labels_of_lists_in_earlier_files() -> None:
     arrays[path] = np.array([2, 0, 1], np.int32)[data.comparisons.list]
     assert codec.decode(stored, arrays, "data").comparisons.lists == ("x", "z", "y")
     assert "list_label" not in codec.encode(data, {}, "data")["fields"]["comparisons"]["fields"]
-
-
-def test_data_and_arrays_among_options_come_back(data: PreferenceData) -> None:
-    kept: dict[str, Any] = {}
-    stored = codec.encode({"other": data, "weights": np.arange(3.0)}, kept, "origin")
-    again = codec.decode(json.loads(codec.dump(stored)), kept, "origin")
-    assert again["other"].labels == data.labels
-    for one, other in zip(jax.tree.leaves(again["other"]), jax.tree.leaves(data), strict=True):
-        assert_array_equal(one, other, strict=True)
-    assert_array_equal(again["weights"], np.arange(3.0))
 
 
 def test_stored_labels_with_blanks_are_found_by_either_form(tmp_path: Path) -> None:

@@ -108,13 +108,6 @@ def test_the_users_plot_style_does_not_matter(posterior: UtilityPosterior) -> No
 
 
 @pytest.mark.usefixtures("without_pictures")
-@pytest.mark.parametrize("path", ["missing/report.html", "."])
-def test_unwritable(tmp_path: Path, posterior: UtilityPosterior, path: str) -> None:
-    with pytest.raises(StorageError, match=r"folder"):
-        write(posterior, tmp_path / path, relations_evidence=False)
-
-
-@pytest.mark.usefixtures("without_pictures")
 def test_the_earlier_file_survives(
     tmp_path: Path, posterior: UtilityPosterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
