@@ -58,7 +58,7 @@ def test_a_tolerance_out_of_reach_is_no_solution() -> None:
 
 @pytest.mark.parametrize("solver", ["closed", "cg"])
 @pytest.mark.parametrize(
-    "form", [np.asarray, sparse.csr_matrix, sparse.coo_array, pd.DataFrame, np.ndarray.tolist]
+    "form", [sparse.csr_matrix, sparse.coo_array, pd.DataFrame, np.ndarray.tolist]
 )
 def test_features_of_single_precision_and_in_any_form(form: Any, solver: str) -> None:
     nodes, new = NODES.astype(np.float32), NEW.astype(np.float32)

@@ -93,15 +93,15 @@ def test_the_concordance_is_that_of_the_pairs(
     x = rng.normal(size=(25, 3))
     y = np.column_stack([rng.normal(size=25), rng.integers(0, 3, 25), rng.integers(0, 2, 25)])
     result = estimator("gaussian").fit(x, y).leave_pair_out(PATH)
-    first, second, *_ = (np.concatenate([block[k] for block in result.pairs()]) for k in (0, 1))
-    left, right = (np.concatenate([block[k] for block in result.pairs()], axis=1) for k in (2, 3))
-    gap, predicted = y[first] - y[second], left - right
-    for k in range(3):
-        different = gap[:, k] != 0
-        expected = np.mean(
-            np.sign(gap[different, k]) == np.sign(predicted[:, different, k]), axis=1
-        )
-        assert_allclose(result.concordance[:, k], expected, rtol=1e-12)
+    blocks = list(result.pairs())
+    gap = np.sign(np.concatenate([y[block.first] - y[block.second] for block in blocks]))
+    predicted = np.concatenate(
+        [block.predicted_first - block.predicted_second for block in blocks], axis=1
+    )
+    right = np.ma.masked_array(
+        gap == np.sign(predicted), np.broadcast_to(gap, predicted.shape) == 0
+    )
+    assert_allclose(result.concordance, right.mean(axis=1), rtol=1e-12)
     with pytest.raises(DataError, match="output 0 has at least 25; use concordance"):
         _ = result.auc
     binary = estimator("gaussian").fit(x, y[:, 2]).leave_pair_out()
