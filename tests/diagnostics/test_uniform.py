@@ -29,7 +29,7 @@ def conjugate(seed: int, factor: float, size: int = 500) -> Calibration:
 
 
 def test_a_posterior_too_narrow_by_a_fifth_is_found_and_the_right_one_passes() -> None:
-    """Of the right one, ten seeds at 0.001 each: a false alarm in a hundred such tests."""
+    """The right one passes at 0.001 with ten seeds: a false alarm in a hundred such tests."""
     for seed in range(10):
         assert conjugate(seed, 1.0).inside(0.999)
     narrow = [conjugate(seed, 0.8) for seed in range(10)]

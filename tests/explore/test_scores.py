@@ -119,7 +119,7 @@ def test_chunks_change_nothing(name: str, posterior: UtilityPosterior) -> None:
 
 @pytest.mark.parametrize("listed", [None, np.array([[0, 1, 4], [1, 5, 7]])])
 def test_mutual_information_is_that_of_the_joint_gaussian(posterior: Any, listed: Any) -> None:
-    """Of a pair given all others of the pool, which listed pairs are, where there are some."""
+    """The pool is all pairs, or the listed ones; a pair is judged given all others of its pool."""
     pairs = EVERY if listed is None else listed
     state = state_of(posterior)
     state = replace(state, pool=replace(state.pool, listed=listed))

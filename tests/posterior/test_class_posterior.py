@@ -128,7 +128,7 @@ def test_items_of_new_rankings_may_come_in_any_order(posterior: Any) -> None:
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
-    """With its data given by keyword."""
+    """Its data are given by keyword."""
     engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False)
     posterior = engine.run(0, data=DATA, kernel=GIVEN)
     posterior.save(tmp_path / "one.nc")
