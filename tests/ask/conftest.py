@@ -5,9 +5,10 @@ import re
 import shutil
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,12 @@ class FakeLoop:
     in_place: bool = True
     refined: int = 0
     events: list[tuple[str, Question, str]] = field(default_factory=list)
-    open: dict[str, list[Question]] = field(default_factory=dict)
+    open: dict[str, list[Question]] = field(default_factory=lambda: defaultdict(list))
     lock: Any = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.known = {item.label: item for item in self.items}
-        pairs = itertools.combinations(list(self.known), 2)
-        self.pairs = list(itertools.islice(pairs, self.limit))
+        self.pairs = list(itertools.islice(itertools.combinations(self.known, 2), self.limit))
         self.asked = 0
 
     def _fail(self) -> None:
@@ -56,7 +56,7 @@ class FakeLoop:
         self.asked += 1
         left = first if self.asked % 2 else second
         question = Question(f"q{self.asked}", first, second, left, rater)
-        self.open.setdefault(rater, []).append(question)
+        self.open[rater].append(question)
         return question
 
     def question(self, rater: str) -> Question | None:
@@ -64,21 +64,18 @@ class FakeLoop:
 
     def questions(self, rater: str, number: int = 1) -> list[Question]:
         with self.lock:
-            if self.open.get(rater):
-                return list(self.open[rater])
-            self._fail()
-            used = {
-                (q.first, q.second)
-                for kind, q, who in self.events
-                if kind != "skip" or who == rater
-            }
-            used |= {(q.first, q.second) for some in self.open.values() for q in some}
-            left = [pair for pair in self.pairs if pair not in used]
-            return [self._ask(*pair, rater) for pair in left[:number]]
+            if not self.open[rater]:
+                self._fail()
+                used = [q for kind, q, who in self.events if kind != "skip" or who == rater]
+                used += itertools.chain(*self.open.values())
+                asked = {(q.first, q.second) for q in used}
+                for pair in [pair for pair in self.pairs if pair not in asked][:number]:
+                    self._ask(*pair, rater)
+            return list(self.open[rater])
 
     def _close(self, question: str, kind: str, rater: str) -> None:
         with self.lock:
-            current = {asked.id: asked for asked in self.open.get(rater, [])}.get(question)
+            current = {asked.id: asked for asked in self.open[rater]}.get(question)
             if current is None:
                 raise DataError(f"question {question!r} is not open for {rater!r}")
             self._fail()
@@ -108,28 +105,22 @@ class FakeLoop:
         return True
 
     def ranking(self, interval: float = 0.9) -> pd.DataFrame:
-        score = dict.fromkeys(self.known, 0.0)
-        seen = dict.fromkeys(self.known, 1.0)
+        mean, seen = dict.fromkeys(self.known, 0.0), dict.fromkeys(self.known, 1.0)
         for kind, question, _ in list(self.events):
-            for end, sign in ((question.first, 1), (question.second, -1)):
-                seen[end] += kind != "skip"
-                score[end] += sign * {"first": 1, "second": -1}.get(kind, 0) / 2
-        mean = np.array(list(score.values()))
-        sd = 1 / np.sqrt(list(seen.values()))
-        columns = {"mean": mean, "sd": sd, "lower": mean - 1.64 * sd, "upper": mean + 1.64 * sd}
-        columns["tier"] = np.ones(len(mean), dtype=int)
-        frame = pd.DataFrame(
-            columns, index=pd.Index(list(self.known), dtype=object, tupleize_cols=False)
-        )
-        return frame.iloc[np.argsort(-mean, kind="stable")]
+            if kind != "skip":
+                for end, sign in ((question.first, 0.5), (question.second, -0.5)):
+                    seen[end] += 1
+                    mean[end] += {"first": sign, "second": -sign, "tie": 0.0}[kind]
+        index = pd.Index(list(self.known), dtype=object, tupleize_cols=False)
+        frame = pd.DataFrame({"mean": list(mean.values())}, index)
+        frame["sd"] = 1 / np.sqrt(list(seen.values()))
+        for name, sign in (("lower", -1.64), ("upper", 1.64)):
+            frame[name] = frame["mean"] + sign * frame["sd"]
+        return frame.assign(tier=1).sort_values("mean", ascending=False, kind="stable")
 
     def own_ranking(self, rater: str) -> pd.DataFrame | None:
-        if not any(who == rater for _, _, who in self.events):
-            return None
-        others = [event for event in self.events if event[2] != rater]
-        loop = FakeLoop(self.items)
-        loop.events = [event for event in self.events if event not in others]
-        return loop.ranking()
+        mine = [event for event in self.events if event[2] == rater]
+        return replace(self, events=mine).ranking() if mine else None
 
     def own_answers(self, rater: str) -> pd.DataFrame:
         mine = [
@@ -199,19 +190,12 @@ def run(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def fake() -> Callable[..., FakeLoop]:
-    """Make a loop of labels, with items given by keywords."""
+    """Make a loop of labels, with what is known of the items and of the loop by keywords."""
 
-    def make(
-        *labels: Any,
-        limit: int | None = None,
-        ties: bool = True,
-        title: str = "Drinks",
-        prompt: str = "Which would you rather drink?",
-        **about: Any,
-    ) -> FakeLoop:
-        return FakeLoop(
-            [Item(label, **about) for label in labels], limit, ties, title=title, prompt=prompt
-        )
+    def make(*labels: Any, **options: Any) -> FakeLoop:
+        about = {field.name for field in fields(Item)} & options.keys()
+        known = {name: options.pop(name) for name in about}
+        return FakeLoop([Item(label, **known) for label in labels], **options)
 
     return make
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the page needs the extra web")
 
-TOKEN, HOST = "a-token", "http://127.0.0.1:8123"
+TOKEN = "a-token"
 
 
 @pytest.fixture
@@ -19,31 +19,24 @@ def test_only_the_token_opens(at: Any) -> None:
     assert at.get().status_code == 200
     for path in (
         "/",
-        "",
         "/a-toke/",
         "/a-tokens/",
         "/A-token/",
         "/a-token%00/",
-        "/favicon.ico",
         "/%ff/",
         "//a-token/",
         "/x/../static/page.css",
     ):
-        refused = at.client.get(path or "/", params={"rater": "ann"})
+        refused = at.client.get(path, params={"rater": "ann"})
         assert refused.status_code == 403, path
         assert "not valid" in refused.text and "<" not in refused.text
-    assert (
-        at.client.post(
-            "/wrong/", params={"rater": "ann"}, data=at.form() | {"do": "first"}
-        ).status_code
-        == 403
-    )
+    form = at.form() | {"do": "first"}
+    assert at.client.post("/wrong/", params={"rater": "ann"}, data=form).status_code == 403
     assert not at.loop.events
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
+def test_only_this_machine_is_the_host(at: Any) -> None:
+    for host in (
         "evil.example",
         "evil.example:8123",
         "127.0.0.1.evil.example",
@@ -51,10 +44,8 @@ def test_only_the_token_opens(at: Any) -> None:
         "0.0.0.0:8123",
         "[",
         "",
-    ],
-)
-def test_only_this_machine_is_the_host(host: str, at: Any) -> None:
-    assert at.client.get(f"/{TOKEN}/", headers={"Host": host}).status_code == 403
+    ):
+        assert at.client.get(f"/{TOKEN}/", headers={"Host": host}).status_code == 403, host
 
 
 @pytest.mark.parametrize("host", ["localhost:9000", "127.0.0.1:8123", "LOCALHOST:1"])
@@ -117,9 +108,8 @@ def test_only_forms_are_read(at: Any) -> None:
     )  # nobody's
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
+def test_anything_else_is_a_plain_error(at: Any) -> None:
+    for method, path, status in (
         ("PUT", "", 405),
         ("DELETE", "", 405),
         ("OPTIONS", "", 405),
@@ -129,34 +119,25 @@ def test_only_forms_are_read(at: Any) -> None:
         ("GET", "static/../guard.py", 404),
         ("GET", "static/%2e%2e/guard.py", 404),
         ("GET", "static/", 404),
-    ],
-)
-def test_anything_else_is_a_plain_error(method: str, path: str, status: int, at: Any) -> None:
-    got = at.client.request(method, f"/{TOKEN}/{path}")
-    assert got.status_code == status and got.headers["content-type"].startswith("text/plain")
+    ):
+        got = at.client.request(method, f"/{TOKEN}/{path}")
+        assert got.status_code == status, (method, path)
+        assert got.headers["content-type"].startswith("text/plain")
 
 
 def test_every_response_carries_the_headers(at: Any) -> None:
-    responses = [
-        at.get(),
-        at.do("first"),
-        at.get("ranking"),
-        at.get("nothing"),
-        at.get("static/page.css"),
-        at.client.get("/wrong/"),
-        at.send({"do": "first"}),
-    ]
+    responses = [at.get(), at.do("first"), at.get("ranking"), at.get("nothing")]
+    responses += [at.get("static/page.css"), at.client.get("/wrong/"), at.send({"do": "first"})]
     assert [response.status_code for response in responses] == [200, 303, 200, 404, 200, 403, 403]
-    for response in responses:
-        policy = response.headers["content-security-policy"]
-        assert (
-            policy.startswith("default-src 'none'; script-src 'self';") and "unsafe" not in policy
-        )
+    for headers in (response.headers for response in responses):
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';")
+        assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy and "form-action 'self'" in policy
-        assert response.headers["x-content-type-options"] == "nosniff"
-        assert response.headers["referrer-policy"] == "same-origin"
-        assert response.headers["cache-control"] == "no-store"
-        assert "set-cookie" not in response.headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["cache-control"] == "no-store"
+        assert "set-cookie" not in headers
 
 
 def test_pages_need_nothing_from_elsewhere(at: Any) -> None:

@@ -17,7 +17,7 @@ import pytest
 from relpref.ask.store import AnswerStore
 from relpref.cli import main
 
-ANSWERS = 200
+ANSWERS = 100
 
 # Says what it does in lines, each written by one call, so that none is mixed with another. A life
 # ends by itself after all answers, or after so many lines of a kind, or when it is killed.
@@ -195,11 +195,8 @@ def lives(witness: Witness, kills: int, seconds: float) -> None:
 def witness(tmp_path: Path) -> Iterator[Witness]:
     found = Witness("light", tmp_path)
     yield found
-    if (
-        found.parent is not None
-        and found.parent.stdin is not None
-        and found.parent.stdout is not None
-    ):
+    if found.parent is not None:
+        assert found.parent.stdin is not None and found.parent.stdout is not None
         found.parent.stdin.close()
         found.parent.wait()
         found.parent.stdout.close()

@@ -26,6 +26,7 @@ def made(fit: Any) -> Any:
     table = pd.DataFrame(map(list, PAIRS), columns=["winner", "loser"])
     table["tie"], table["rater"] = [False, False, True, False] * 2, ["ann", "bob"] * 4
     held = {"individual_amplitude": 1, "tie_margin": 0.3, "rater_margin_spread": 0.3}
+    held |= {"rater_noise": 1, "rater_spread": 0.3}
     return fit("", table.to_csv(index=False), "--margins rater", **held)
 
 
@@ -66,14 +67,3 @@ def test_somebody_new_is_asked_on_and_on(loop: Loop, run: Path, tmp_path: Path) 
         answer(again, "second")
         answer(again, "tie", "newest")
         assert again.posterior.data.num_answers == 11 and again.question("new") is not None
-
-
-def test_somebody_new_on_the_page(loop: Loop, visit: Any) -> None:
-    pytest.importorskip("starlette", reason="the page needs the extra web")
-    visitor = visit(loop)
-    for rater in ("new", "newer"):
-        for what in ("first", "tie", "skip", "undo", "second"):
-            assert visitor.do(what, rater).status_code == 303
-        assert visitor.get(rater=rater).status_code == 200
-        assert visitor.get("ranking", rater).status_code == 200
-    assert loop.progress("new").everyone == 6 and not loop.trouble

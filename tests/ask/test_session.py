@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relpref.ask import Question, session
+from relpref.ask import session
 from relpref.ask.session import Session, Unfinished
 from relpref.errors import DataError
 
@@ -116,11 +116,3 @@ def test_an_action_is_on_what_was_shown(fake: Any) -> None:
     with pytest.raises(DataError, match="nothing to take back"):
         session.record("undo", session.questions("ann")[0].id, "ann")
     assert not loop.events
-
-
-def test_the_left_one_is_first() -> None:
-    assert list(Question("q", "tea", "milk", "tea", "ann").sides) == ["first", "second"]
-    assert list(Question("q", "tea", "milk", "milk", "ann").sides.items()) == [
-        ("second", "milk"),
-        ("first", "tea"),
-    ]

@@ -21,7 +21,6 @@ from relpref.ask.terminal import (
 )
 from relpref.data.arrays import width
 from relpref.errors import StorageError
-from relpref.explore import ExpectedGain
 
 FOREIGN = st.text(max_size=200) | st.sampled_from(
     [
@@ -43,7 +42,7 @@ def fits(lines: list[str], columns: int) -> None:
         assert line.isprintable()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(text=FOREIGN, columns=st.integers(NARROW, 90))
 def test_no_text_leaves_its_columns_or_acts_on_the_terminal(text: str, columns: int) -> None:
     fits(wrapped(text, columns), columns)
@@ -96,16 +95,6 @@ def test_items_are_beside_each_other_where_there_is_room() -> None:
         "b",
         "milk",
     ]
-
-
-def test_what_further_answers_are_worth_is_dated_once_it_is_old() -> None:
-    worth = ExpectedGain(10, 0.3, 0.25)
-    assert Progress(1, 2, 3, 4, 5, None).outlook == ""
-    assert Progress(1, 2, 3, 4, 5, worth, since=5).outlook == worth.sentence
-    said = Progress(1, 2, 3, 4, 20, worth, since=15).outlook
-    assert said.startswith(
-        "Before the last 15 answers and skips: about 30.0% of all pairs are expected"
-    )
 
 
 @pytest.mark.parametrize(("raw", "in_place"), [(True, True), (True, False), (False, True)])

@@ -4,7 +4,7 @@ import unicodedata
 
 import numpy as np
 import pandas as pd
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relpref.ask import items as words
@@ -13,6 +13,7 @@ from relpref.ask.items import View, standings
 ANY = st.text(st.characters(exclude_categories=()), max_size=600)
 
 
+@settings(max_examples=50)
 @given(ANY)
 def test_visible_text_has_no_character_that_acts(text: str) -> None:
     shown = words.visible(text)

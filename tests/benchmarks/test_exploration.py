@@ -9,7 +9,6 @@ from numpy.testing import assert_array_equal
 
 from benchmarks.reproduce.exploration import selection, simulators, truths
 from benchmarks.reproduce.exploration.experiments import EXPERIMENTS
-from benchmarks.reproduce.neighbours import DERIVED
 from relpref.explore import DEFAULT, SCORES
 
 
@@ -79,35 +78,3 @@ def test_truths_follow_from_the_seed(name: str) -> None:
     assert_array_equal(one.data.attributes, again.data.attributes)
     assert one.data.num_items == truths.SIZE and not one.data.num_answers
     assert np.ptp(one.utilities) > 1 and not np.array_equal(one.utilities, other.utilities)
-
-
-def test_half_of_the_links_are_wrong() -> None:
-    graph = truths.misspecified(0).data.relations["links"]
-    apart = (graph.target - graph.source) % truths.COMMUNITIES != 0
-    # About half of them lead anywhere, and three quarters of these out of the community; the others
-    # mostly stay in it.
-    assert 0.3 < apart.mean() < 0.55
-
-
-@pytest.mark.slow
-def test_utilities_from_the_prior_vary_with_the_links() -> None:
-    shares = []
-    for seed in range(10):
-        truth = truths.graph(seed)
-        links = truth.data.relations["links"]
-        gaps = truth.utilities[links.source] - truth.utilities[links.target]
-        shares.append(np.square(gaps).mean() / (2 * truth.utilities.var()))
-    # Utilities that do not know of the links have 1.02 on average, and the mean of ten has the sd
-    # 0.03: five of them below is 0.87.
-    assert np.mean(shares) < 0.87
-    drawn = np.concatenate([truths.attributes(seed).utilities for seed in range(20)])
-    assert 1.4 < drawn.std() < 2.6  # amplitude 2
-
-
-def test_the_digits_are_those_of_the_images() -> None:
-    truth = truths.digits(0)
-    assert set(truth.utilities) <= set(range(10))
-    # Neighbours mostly show the same digit: the graph is one of the same images.
-    graph = truth.data.relations[DERIVED]
-    same = truth.utilities[graph.source] == truth.utilities[graph.target]
-    assert same.mean() > 0.5

@@ -46,17 +46,6 @@ def test_classes_are_balanced_and_seeds_differ() -> None:
     assert drawn.rankers != sushi.balanced(rankings, 10, seed=2).rankers
 
 
-@pytest.mark.slow
-def test_every_kernel_tells_the_eaters_apart_where_there_is_no_noise() -> None:
-    rows = pd.DataFrame(
-        ranking_kernels.judged(rank_dishes(60, 0.3), 0, mallows_landmarks=20)
-    ).set_index("kernel")
-    assert set(rows.index) == {*ranking_kernels.NAMES, ranking_kernels.CONSTANT}
-    assert (rows.loc[list(ranking_kernels.NAMES), "accuracy"] > 0.9).all()
-    assert rows.loc["constant", "log_loss"] == pytest.approx(np.log(2))
-    assert rows.loc["constant", "f1"] == pytest.approx(2 / 3)
-
-
 @pytest.mark.usefixtures("real_data")
 def test_the_code_gives_the_features_of_the_paper() -> None:
     rows = pd.DataFrame(

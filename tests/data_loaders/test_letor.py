@@ -46,19 +46,16 @@ def test_preferences_are_all_pairs_of_different_relevance(write: Callable[[str],
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("2 qid:10 1:0.5 2:1.0", "does not have the form label qid:QUERY"),
         ("2 10 1:0.5 2:1.0 #docid = e", "does not have the form label qid:QUERY"),
         (
             "-1 qid:10 1:0.5 2:1.0 #docid = e",
             "'-1' is not a judgment 0, 1, ...; leave out documents without a judgment",
         ),
-        ("x qid:10 1:0.5 2:1.0 #docid = e", "'x' is not a judgment"),
         ("2 qid:10 1:0.5 3:1.0 #docid = e", "found '3:1.0' where feature 2 is due"),
         (
             "2 qid:10 1:0.5 2:NULL #docid = e",
             "'NULL' of feature 2 is not a finite number; use the MIN or",
         ),
-        ("2 qid:10 1:0.5 2:inf #docid = e", "'inf' of feature 2 is not a finite number; correct"),
         ("2 qid:10 1:0.5 #docid = e", "there are 1 feature, but 2 before"),
         ("2 qid:10 1:0.5 2:1.0 #docid = a", "the document a of query 10 was on line 1 already"),
     ],
@@ -115,9 +112,8 @@ def test_a_missing_set_says_where_to_get_it(
         letor.load_queries()
 
 
-@pytest.mark.parametrize("fold", [1, 3])
-def test_ohsumed(real_data: Path, fold: int) -> None:
-    queries = letor.load_queries(fold=fold)
+def test_ohsumed(real_data: Path) -> None:
+    queries = letor.load_queries(fold=3)
     assert list(queries) == [str(number) for number in range(1, 107)]
     assert sum(len(query.features) for query in queries.values()) == 16140
     assert {query.features.shape[1] for query in queries.values()} == {25}

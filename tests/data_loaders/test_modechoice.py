@@ -82,9 +82,3 @@ def test_relation_joins_alternatives_of_one_mode_for_travellers_alike(choices: M
     alike = (np.abs(income[:, None] - income) <= 5) & (party[:, None] == party)
     assert len(links) == 4 * (int(alike.sum()) - 210) // 2
     assert not links.duplicated().any()
-
-
-def test_tables_are_ones_own() -> None:
-    first = load_modechoice()
-    first.items["cost"] = 0.0
-    assert load_modechoice().items["cost"].min() > 0

@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from benchmarks.calibration import LIKELIHOODS, PROGRAMS, RANKING_LOSS, SOME_NOISE, case
-from relpref.data import PreferenceData
 from relpref.diagnostics import Calibration, calibrate
 from relpref.errors import DataError, InferenceError, StorageError
 from relpref.infer import EP, Exact, Laplace, Result
@@ -109,27 +106,13 @@ def test_the_ranking_loss_is_calibrated() -> None:
     check(tried(RANKING_LOSS, engine=Exact, simulations=100))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hyperparameters", ["given", "integrate"])
-def test_nuts_under_the_ranking_loss(hyperparameters: Any) -> None:
-    """Whose labels depend on each other: no engine but the exact one takes it, and samplers."""
-    options = {"draws": 200, "warmup": 200}
-    few = partial(tried, RANKING_LOSS, simulations=3, hyperparameters=hyperparameters)
-    nuts = few(engine="nuts", engine_options=options)
-    assert nuts.results == ("converged",) * 3 and np.all(np.isfinite(nuts.pit))
-    if hyperparameters == "given":
-        assert_allclose(nuts.pit, few(engine=Exact).pit, atol=0.12)  # 0.035 would be one error
-
-
 def test_few_simulations_are_no_verdict() -> None:
-    pit = (np.arange(49) + 0.5) / 49
-    few, more = (
-        Calibration({"gap": pit}, ("converged",) * 49),
-        Calibration({"gap": np.append(pit, 0.5)}, ("converged",) * 50),
-    )
+    pit = (np.arange(50) + 0.5) / 50
+    more = Calibration({"gap": pit}, ("converged",) * 50)
+    few = replace(more, pits={"gap": pit[1:]})
     assert few.verdict() == "too few" and "Too few simulations to tell" in few.sentence
     assert more.verdict() == "calibrated"
-    assert replace(few, pits={"gap": pit / 4}).verdict() == "shifted"
+    assert replace(more, pits={"gap": pit / 4}).verdict() == "shifted"
 
 
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
@@ -138,18 +121,13 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     whole = run(simulations=7)
     file = tmp_path / "sbc.jsonl"
     run(simulations=3, file=file)
-    content = file.read_bytes()
-    file.write_bytes(content[:-9])
-    resumed = run(simulations=7, file=file)
-    assert_array_equal(resumed.pit, whole.pit)
-    lines = [json.loads(text) for text in file.read_text().splitlines()]
-    assert [entry["simulation"] for entry in lines[1:]] == list(range(7))
+    file.write_bytes(file.read_bytes()[:-9])
+    assert_array_equal(run(simulations=7, file=file).pit, whole.pit)
     before = file.read_bytes()
+    lines = [json.loads(text) for text in before.splitlines()]
+    assert [entry["simulation"] for entry in lines[1:]] == list(range(7))
     assert_array_equal(run(simulations=7, file=file).pit, whole.pit)
     assert file.read_bytes() == before
-    file.write_bytes(content.split(b"\n")[0][:20])  # killed while the first line was written
-    run(simulations=1, file=file)
-    assert file.read_bytes().startswith(content.split(b"\n")[0])
 
 
 @pytest.mark.slow
@@ -188,14 +166,14 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     run()
     before = file.read_bytes()
     run(partial(line, 1.0, 2.0))  # made again
-    others: list[tuple[str, dict[str, Any]]] = [
-        (r"sbc.jsonl: its records have key \[0, 0\], and \[0, 1\]", {"rng_key": 1}),
-        ("have data", {"x": 2 * X}),
-        ("hyperparameters given", {"hyperparameters": "given"}),
-        ("have program", {"program": partial(line, 1.0, 3.0)}),
-        ("have quantity", {"quantity": factor(2.0)}),
-    ]
-    for message, options in others:
+    others: dict[str, dict[str, Any]] = {
+        r"sbc.jsonl: its records have key \[0, 0\], and \[0, 1\]": {"rng_key": 1},
+        "have data": {"x": 2 * X},
+        "hyperparameters given": {"hyperparameters": "given"},
+        "have program": {"program": partial(line, 1.0, 3.0)},
+        "have quantity": {"quantity": factor(2.0)},
+    }
+    for message, options in others.items():
         with pytest.raises(StorageError, match=message):
             run(**options)
     scale = 1e-7
@@ -203,41 +181,9 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         run()
     assert file.read_bytes() == before
     scale = 1e-6
-    for content, message in ((before + b"{]\n", "line 3"), (b"winner,loser\n", "line 1")):
-        file.write_bytes(content)
-        with pytest.raises(StorageError, match=f"{message} is damaged"):
-            run()
-
-
-_KILLED = """
-import sys
-import numpy as np
-from benchmarks.calibration import case
-from relpref.diagnostics import calibrate
-program, args, kwargs = case("xpgp")
-calibrate(program, *args, **kwargs, hyperparameters="maximize", simulations=200, file=sys.argv[1])
-"""
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
-    file = tmp_path / "sbc.jsonl"
-    for lines in (1, 4, 11):  # the last one that is waited for; killed three times
-        process = subprocess.Popen([sys.executable, "-c", _KILLED, str(file)])
-        try:
-            end = time.monotonic() + 120
-            while (file.read_bytes().count(b"\n") if file.exists() else 0) < lines + 1:
-                assert process.poll() is None and time.monotonic() < end
-                time.sleep(0.01)
-        finally:
-            process.kill()  # SIGKILL
-        assert process.wait() == -9
-    done = file.read_bytes().count(b"\n") - 1
-    assert 11 <= done < 200
-    resumed = tried("xpgp", hyperparameters="maximize", simulations=done + 3, file=file)
-    whole = tried("xpgp", hyperparameters="maximize", simulations=done + 3)
-    assert_allclose(resumed.pit, whole.pit, rtol=1e-9)  # another process may use other threads
-    assert resumed.results == whole.results
+    file.write_bytes(before + b"{]\n")
+    with pytest.raises(StorageError, match="line 3 is damaged"):
+        run()
 
 
 def test_fits_that_fail_are_counted() -> None:
@@ -272,15 +218,6 @@ def test_what_makes_no_sense_is_refused() -> None:
         tried("conditional_ranking", engine=Exact, quantity=len)
 
 
-@pytest.fixture
-def make_counted() -> Callable[[], PreferenceData]:
-    def make() -> PreferenceData:
-        _, (data,), _ = case("xpgp")
-        return data.select_comparisons(np.repeat(np.arange(4), 5))
-
-    return make
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*PROGRAMS, *LIKELIHOODS])
 def test_every_program_and_likelihood_at_given_hyperparameters(name: str) -> None:
@@ -312,22 +249,9 @@ def test_numpyros_nuts(hyperparameters: Any) -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_given_five_times_is_five_answers(
-    make_counted: Callable[[], PreferenceData],
-) -> None:
-    program, _, kwargs = case("xpgp")
-    check(calibrate(program, make_counted(), simulations=1000, **kwargs))
-
-
-@pytest.mark.slow
 def test_workers_find_the_same(tmp_path: Path) -> None:
-    alone = tried("xpgp", simulations=12, hyperparameters="maximize")
-    for number, scheduler in enumerate(["threads:2", "processes:2"]):
-        together = tried(
-            "xpgp",
-            simulations=12,
-            hyperparameters="maximize",
-            scheduler=scheduler,
-            file=tmp_path / f"sbc{number}.jsonl",
-        )
+    run = partial(tried, "xpgp", simulations=12, hyperparameters="maximize")
+    alone = run()
+    for scheduler in ("threads:2", "processes:2"):
+        together = run(scheduler=scheduler, file=tmp_path / f"{scheduler[0]}.jsonl")
         assert together.pit.tobytes() == alone.pit.tobytes()

@@ -75,14 +75,17 @@ def order_of(row: Any, data: PreferenceData) -> list[Any]:
 GROUPS = {"pair ab": "g", 0: "g", 1: "g", 2: "h", 3: "h"}
 
 
+def grouped_lists(grouped: bool) -> PreferenceData:
+    table = lists(9)
+    if grouped:
+        table["group"] = table["list"].map(GROUPS)
+    return PreferenceData.from_tables(ITEMS, table)
+
+
 @pytest.mark.parametrize("grouped", [False, True])
 def test_the_other_sites_alone(grouped: bool) -> None:
     """Scores and shifts by dense algebra with the noise of lists and groups written out."""
-    table, fixed = lists(9), dict(FIXED)
-    if grouped:
-        table["group"] = table["list"].map(GROUPS)
-        fixed["group_sd"] = 0.7
-    data = PreferenceData.from_tables(ITEMS, table)
+    data, fixed = grouped_lists(grouped), FIXED | {"group_sd": 0.7} if grouped else FIXED
     posterior, answers = fit(data, fixed=fixed), data.comparisons
     held_out, moved = leave_one_out(posterior), influence(posterior)
     scores = held_out.table
@@ -138,38 +141,23 @@ def test_laplace_takes_a_block_of_curvature_out(data: PreferenceData) -> None:
 
 
 def log_chance(posterior: Any, places: dict[Any, int]) -> float:
-    """Log probability of a list, the sum over the orders of a middle block of two."""
+    """Log probability of a list, the sum over the orders of its middle block of two."""
     first, *middle, last = sorted(places, key=lambda item: places[item])
-    tied = len(set(places.values())) < len(places)
-    orders = [[first, *middle, last], [first, *middle[::-1], last]][: 1 + tied]
+    orders = [[first, *middle, last]] + [[first, *middle[::-1], last]] * (len(middle) == 2)
     return float(np.log(sum(posterior.order(order) for order in orders)))
 
 
-@pytest.mark.parametrize(
-    ("engine", "likelihood", "kind"),
-    [
-        (EP, None, "order"),
-        (EP, None, "best and worst"),
-        (Laplace, Logistic(), "order"),
-        (EP, None, "groups"),
-    ],
-)
-def test_against_fits_to_the_others(engine: Any, likelihood: Any, kind: str) -> None:
-    """Scores and shifts of lists against fits without each, or without its group.
+def test_against_fits_to_the_others() -> None:
+    """Scores and shifts of lists with a best and a worst against fits without each.
 
     The other sites stay as they are, so both are near each other only.
     """
-    within = 0.2
-    table, fixed = lists(20, PLACES.get(kind, PLACES["order"])), dict(FIXED)
-    table["unit"] = table["list"]
-    if kind == "groups":
-        table["group"] = table["list"].map(GROUPS)
-        table["unit"] = table["group"].fillna(table["list"].map(str))
-        fixed["group_sd"] = 0.7
-    columns = table.columns.drop("unit")
-    posterior = fit(
-        PreferenceData.from_tables(ITEMS, table[columns]), engine, likelihood, fixed=fixed
-    )
+    table, within = lists(20, PLACES["best and worst"]), 0.2
+
+    def without(rows: Any) -> Any:
+        return fit(PreferenceData.from_tables(ITEMS, table.drop(index=rows)), fixed=FIXED)
+
+    posterior = without([])
     scores, moved = leave_one_out(posterior).table, influence(posterior)
     assert scores["list"].isna().tolist() == [True] * 3 + [False] * (len(scores) - 3)
     assert scores["count"].sum() == 23
@@ -177,17 +165,13 @@ def test_against_fits_to_the_others(engine: Any, likelihood: Any, kind: str) -> 
     for at in (3, 5, 9):
         label = scores["list"][at]  # a tuple of a list that was given twice
         rows = table[table["list"] == (label[0] if isinstance(label, tuple) else label)]
-        kept = table[table["unit"] != rows["unit"].iloc[0]]
-        others = fit(
-            PreferenceData.from_tables(ITEMS, kept[columns]), engine, likelihood, fixed=fixed
-        )
+        others = without(rows.index)
         truth = log_chance(others, dict(zip(rows["item"], rows["place"], strict=True)))
         assert scores["log_score"][at] == pytest.approx(truth, abs=within)
         shift = (others.belief.centred().mean() - belief.mean()) / belief.sd()
         assert moved["log_score"][at] == pytest.approx(scores["log_score"][at])
-        assert moved["shift"][at] == pytest.approx(
-            shift[ITEMS.index(moved["item"][at])], abs=within, rel=0.4
-        )
+        expected = shift[ITEMS.index(moved["item"][at])]
+        assert moved["shift"][at] == pytest.approx(expected, abs=within, rel=0.4)
 
 
 def test_partitions_with_logistic_noise() -> None:
@@ -213,16 +197,6 @@ NAMED = pd.DataFrame(
 )
 
 
-def test_lists_keep_their_labels() -> None:
-    """That of two items is a comparison, and has no label."""
-    posterior = fit(PreferenceData.from_tables(list("abcd"), NAMED), fixed=FIXED)
-    table = leave_one_out(posterior).table
-    assert table["list"].isna().tolist() == [True] + [False] * 4
-    assert table["list"].tolist()[1:] == ["Monza", "Spa", "Pau", "Imola"]
-    folds = k_fold(posterior, 2, hyperparameters="keep").table
-    assert folds["list"].tolist() == table["list"].tolist()
-
-
 def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
     """After updates, withdrawals, selections, repetitions and files; the numbers are those of the
     lists alone.
@@ -239,7 +213,9 @@ def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
         return list(leave_one_out(posterior).table["list"].dropna())
 
     more = posterior.update(later)
-    assert labels(more) == ["Monza", "Spa", "Pau", "Imola"]
+    assert labels(more) == ["Monza", "Spa", "Pau", "Imola"]  # that of two items has no label
+    folds = k_fold(more, 2, hyperparameters="keep").table
+    assert folds["list"].dropna().tolist() == labels(more)
     assert labels(more.update(withdraw=start[start["list"] == "Spa"])) == ["Monza", "Pau", "Imola"]
     more.save(tmp_path / "races.nc")
     assert labels(relpref.load(tmp_path / "races.nc")) == labels(more)
@@ -263,25 +239,14 @@ def test_labels_of_rankings_and_rows() -> None:
     assert PreferenceData.from_tables(list("abc"), answers).comparisons.lists == ("first", "second")
 
 
-def test_mixtures(data: PreferenceData) -> None:
-    posterior = fit(data)
-    assert leave_one_out(posterior).table["log_score"].notna().all()
-    assert influence(posterior)["shift"].abs().between(0.01, 2).all()
-
-
-@pytest.mark.parametrize("grouped", [False, True])
-def test_folds(grouped: bool) -> None:
+@pytest.mark.parametrize(("grouped", "kept"), [(False, "pair"), (True, "group")])
+def test_folds(grouped: bool, kept: str) -> None:
     """Lists are kept together, those without a group, too."""
-    table, fixed = lists(9), dict(FIXED)
-    if grouped:
-        table["group"] = table["list"].map(GROUPS)
-        fixed["group_sd"] = 0.7
-    posterior = fit(PreferenceData.from_tables(ITEMS, table), fixed=fixed)
+    posterior = fit(grouped_lists(grouped), fixed=FIXED | {"group_sd": 0.7} if grouped else FIXED)
     folds = k_fold(posterior, 3, hyperparameters="keep")
-    assert folds.method.startswith("3 folds by group" if grouped else "3 folds by pair")
-    near = leave_one_out(posterior).table
-    assert len(folds.table) == len(near)
-    assert folds.log_scores == pytest.approx(near["log_score"].to_numpy(), abs=1.5)
+    assert folds.method.startswith(f"3 folds by {kept}")
+    near = leave_one_out(posterior).table["log_score"].to_numpy()
+    assert folds.log_scores == pytest.approx(near, abs=1.5)
 
 
 def test_raters_of_lists_are_refused() -> None:

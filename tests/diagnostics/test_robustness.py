@@ -18,8 +18,9 @@ from relpref.errors import DataError, UnsupportedProgramError
 VOTES = Path(os.environ.get("RELPREF_DATA", "data"), "arena", "chatbotarena_20240814.json")
 
 
-def fit(answers: Any, **options: Any) -> Any:
-    return relpref.fit(answers=answers, progress_bar=False, check=False, **options)
+def fit(answers: Any, **fixed: Any) -> Any:
+    fixed = {"individual_amplitude": 1.0} | fixed
+    return relpref.fit(answers=answers, fixed=fixed, progress_bar=False, check=False)
 
 
 def first(posterior: Any, top: int = 1) -> set[Any]:
@@ -54,7 +55,7 @@ def test_a_handful_of_answers() -> None:
     assert "nothing else connects 2 groups of items, so this rests on the prior" in repr(result)
     result = robustness(fit([("a", "b")]))
     assert repr(result) == "Robustness(no removal of answers changes who is first: 'a')"
-    posterior = fit([("a", "b"), ("b", "c"), ("a", "c")], hyperparameters="maximize")
+    posterior = fit([("a", "b"), ("b", "c"), ("a", "c")])
     stopped = replace(posterior, info={**posterior.info, "result": "max_iterations"})
     with pytest.warns(relpref.infer.InferenceWarning, match="max_iterations"):
         robustness(stopped)
@@ -64,7 +65,7 @@ def test_as_few_as_an_exhaustive_search_finds() -> None:
     """The first three tables in which two answers or fewer are enough."""
     compared = 0
     for seed in range(20):
-        posterior = fit(table(seed, 24), fixed={"individual_amplitude": 1.0})
+        posterior = fit(table(seed, 24))
         result = robustness(posterior)
         if not result.confirmed or result.number > 2:
             continue
@@ -86,10 +87,10 @@ def test_raters_lists_and_groups() -> None:
     fan = pd.DataFrame({"winner": ["a"] * 6, "loser": ["b"] * 3 + ["c"] * 3, "rater": "fan"})
     reverse = pd.DataFrame({"winner": ["b"] * 4, "loser": ["a"] * 4, "rater": "bob"})
     answers = pd.concat([fair, fan, reverse], ignore_index=True)
-    result = robustness(fit(answers, fixed={"rater_noise": np.ones(3)}))
+    result = robustness(fit(answers, rater_noise=np.ones(3)))
     assert result.confirmed and ("rater", "fan") in result.units
     grouped = answers.rename(columns={"rater": "group"})
-    result = robustness(fit(grouped))
+    result = robustness(fit(grouped, group_sd=0.5))
     assert ("group", "fan") in result.units and "group 'fan' is enough" in repr(result)
     orders = [("o1", "abc"), ("o2", "bac"), ("o3", "abc"), ("o4", "bca"), ("o5", "acb")]
     rows = [(name, item, place) for name, order in orders for place, item in enumerate(order, 1)]

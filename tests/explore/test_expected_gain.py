@@ -1,6 +1,6 @@
 """The stopping rule against quadrature and against simulated answers; the words for people."""
 
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,19 +66,16 @@ def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> N
         mills = norm.pdf(z) / norm.cdf(z)
         mean += response * (sign * mills / np.sqrt(1 + v))[:, None]
         spread -= np.einsum("r,ri,rj->rij", mills * (mills + z) / (1 + v), response, response)
-    wrong_now, wrong_after = [], []
-    for i, j in combinations(range(n), 2):
-        order = np.sign(truth[:, i] - truth[:, j])
-        wrong_now.append(order != np.sign(start[i] - start[j]))
-        wrong_after.append(order != np.sign(mean[:, i] - mean[:, j]))
+    i, j = np.triu_indices(n, 1)
+    order = np.sign(truth[:, i] - truth[:, j])
     # The share before is exact: within 4 standard errors (a false alarm in 15,000 seeds). That
     # after rests on the expected covariance and on a Gaussian for the mean: within a twentieth of
     # itself besides.
-    for expected, seen, slack in (
-        (found.wrong_now, wrong_now, 0.0),
-        (found.wrong_after, wrong_after, 0.05),
+    for expected, known, slack in (
+        (found.wrong_now, start[None], 0.0),
+        (found.wrong_after, mean, 0.05),
     ):
-        shares = np.mean(seen, axis=0)
+        shares = (order != np.sign(known[:, i] - known[:, j])).mean(axis=1)
         error = shares.std() / np.sqrt(runs)
         assert abs(shares.mean() - expected) < 4 * error + slack * expected
     assert found.wrong_after < 0.9 * found.wrong_now
@@ -115,14 +112,6 @@ def test_the_missing_answers_are_about_those_that_it_takes(make: Any) -> None:
         assert missing is not None and 0.5 < missing / (end - answers) < 2, (answers, missing, end)
 
 
-def test_more_answers_are_worth_more(posterior: UtilityPosterior) -> None:
-    some, many = expected_gain(posterior, 1), expected_gain(posterior, 6)
-    assert some.wrong_now == many.wrong_now
-    assert 0 < some.gain < many.gain
-    assert expected_gain(posterior, 6, score="random", rng_key=1).gain < many.gain
-    assert many == expected_gain(posterior, 6)
-
-
 def test_the_rule_and_its_words(posterior: UtilityPosterior) -> None:
     found = expected_gain(posterior, 10)
     assert found.sentence.startswith(f"About {found.wrong_now:.1%} of all pairs")
@@ -148,22 +137,20 @@ def test_little_to_gain_is_not_enough(make: Any) -> None:
     enough.
     """
     n = 12
-    same = np.full((n, n), 0.9999) + 0.0001 * np.eye(
-        n
-    )  # next to the noise of an answer the gaps are small
-    tied = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=same))
+
+    def found(covariance: Any, **options: Any) -> ExpectedGain:
+        posterior = make(list(range(n)), mean=np.zeros(n), covariance=covariance)
+        return expected_gain(posterior, **options)
+
+    tied = found(0.9999 + 0.0001 * np.eye(n))  # next to the noise of an answer the gaps are small
     assert tied.gain < 0.005 and tied.wrong_now > 1 / 3
     assert not tied.enough() and tied.stalled and tied.missing is None
-    assert (
-        "That is too slow to say when the goal of 10% is reached." in tied.sentence
-        and "stop" not in tied.sentence
-    )
-    apart = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)))
+    assert "That is too slow to say when the goal of 10% is reached." in tied.sentence
+    assert "stop" not in tied.sentence
+    apart = found(4 * np.eye(n))
     assert not apart.enough() and not apart.stalled and apart.missing is not None
     assert apart.sentence.endswith("more would reach the goal of 10%.")
-    few = expected_gain(
-        make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)), pairs=[(3, 4), (5, 6)]
-    )
+    few = found(4 * np.eye(n), pairs=[(3, 4), (5, 6)])
     assert few.answers == 2 and few.stalled and few.missing is None
     assert few.few and "too slow" not in few.sentence
     assert few.sentence.endswith("The new pairs are too few to reach the goal of 10%.")
@@ -218,9 +205,7 @@ def test_of_many_items_a_sample_stands_for_all(make: Any, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", SCORES)
 def test_why(name: str, posterior: UtilityPosterior) -> None:
     words = why(posterior, "e0", "e5", name)
-    assert words.count(".") in (2, 3)
-    assert SCORES[name].reason in words
-    assert "e0" in words or "e5" in words or "nothing tells" in words
+    assert words.count(".") in (2, 3) and SCORES[name].reason in words
 
 
 def test_why_names_the_one_that_is_ahead(make: Any) -> None:

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from relpref.errors import DataError
 from relpref.explore import SCORES, Bald, LookAhead, TopK
 from relpref.explore.choose import answers_of, best, score_of
-from relpref.explore.forecast import Belief, Gaps, Pool
+from relpref.explore.forecast import Belief, Pool
 from relpref.explore.scores import State
 from relpref.infer import UtilityPosterior
 
@@ -32,13 +32,6 @@ def state_of(posterior: UtilityPosterior, mean: Any = None, covariance: Any = No
 
 def exact(name: str, state: State, pairs: Any = EVERY) -> np.ndarray[Any, Any]:
     return np.asarray(score_of(name).scorer(state).exact(state.belief.gaps(*pairs)))
-
-
-def test_gaps_are_those_of_the_posterior(posterior: UtilityPosterior) -> None:
-    gaps = state_of(posterior).belief.gaps(*EVERY)
-    margins = posterior.belief.differences(*EVERY)
-    assert gaps.mean == pytest.approx(margins.mean)
-    assert gaps.variance == pytest.approx(margins.sd**2)
 
 
 def test_ratio_and_variance(posterior: UtilityPosterior) -> None:
@@ -124,23 +117,20 @@ def test_chunks_change_nothing(name: str, posterior: UtilityPosterior) -> None:
     assert np.all(np.isnan(whole[np.tril_indices(N)]))
 
 
-def test_mutual_information_is_that_of_the_joint_gaussian(posterior: UtilityPosterior) -> None:
+@pytest.mark.parametrize("listed", [None, np.array([[0, 1, 4], [1, 5, 7]])])
+def test_mutual_information_is_that_of_the_joint_gaussian(posterior: Any, listed: Any) -> None:
+    """The pool is all pairs, or the listed ones; a pair is judged given all others of its pool."""
+    pairs = EVERY if listed is None else listed
     state = state_of(posterior)
-    gaps = state.belief.gaps(*EVERY)
+    state = replace(state, pool=replace(state.pool, listed=listed))
+    gaps = state.belief.gaps(*pairs)
     shrinkage = state.answers.shrinkage(gaps)
     precision = shrinkage / (1 - gaps.variance * shrinkage)
-    design = np.eye(N)[EVERY[0]] - np.eye(N)[EVERY[1]]
+    design = np.eye(N)[pairs[0]] - np.eye(N)[pairs[1]]
     joint = design @ state.belief.covariance @ design.T + np.diag(1 / precision)
     # Of one given all others: 1 over the diagonal of the inverse.
-    expected = 0.5 * np.log(np.diagonal(joint)) + 0.5 * np.log(np.diagonal(np.linalg.inv(joint)))
-    assert exact("mutual_information", state) == pytest.approx(expected, rel=1e-5)
-    # Of a pool of listed pairs, they are all there is to know about.
-    listed = np.array([[0, 1, 4], [1, 5, 7]])
-    few = replace(state, pool=replace(state.pool, listed=listed))
-    rows = [np.flatnonzero((EVERY[0] == i) & (EVERY[1] == j))[0] for i, j in listed.T]
-    part = joint[np.ix_(rows, rows)]
-    expected = 0.5 * np.log(np.diagonal(part)) + 0.5 * np.log(np.diagonal(np.linalg.inv(part)))
-    assert exact("mutual_information", few, listed) == pytest.approx(expected, rel=1e-5)
+    expected = 0.5 * np.log(np.diagonal(joint) * np.diagonal(np.linalg.inv(joint)))
+    assert exact("mutual_information", state, pairs) == pytest.approx(expected, rel=1e-5)
 
 
 def test_in_a_large_pool_only_the_asked_answer_counts(
@@ -221,17 +211,3 @@ def test_the_shortlist_holds_what_is_best(score: Any, share: float, make: Any) -
         every = scorer.exact(state.belief.gaps(*np.triu_indices(n, 1)))
         _, values = best(state, scorer._replace(few=128), None, np.random.default_rng(0))
         assert values[0] > share * every.max()
-
-
-def test_the_expected_covariance_is_that_of_all_answers(posterior: UtilityPosterior) -> None:
-    state = state_of(posterior)
-    gaps = state.belief.gaps(np.array([2]), np.array([5]))
-    found = state.answers.forecast(gaps.mean, gaps.variance)
-    response = state.belief.responses(gaps)[0]
-    expected = sum(
-        p * (state.belief.covariance - curvature * np.outer(response, response))
-        for p, curvature in zip(found.probability[:, 0], found.curvature[:, 0], strict=True)
-    )
-    after = state.belief.after(2, 5, float(found.shrinkage[0]))
-    assert after.covariance == pytest.approx(expected)
-    assert isinstance(gaps, Gaps)

@@ -5,7 +5,7 @@ ArviZ is installed.
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import arviz
 import jax
@@ -37,8 +37,7 @@ def ballots() -> Rankings:
     orders = [RNG.permutation(["ale", "beer", "cider"]).tolist() for _ in range(12)]
     features = np.random.default_rng(1).normal(size=(12, 3))
     classes = [f"class {1 + int(row[0] > 0) + int(row[0] > 0.8)}" for row in features]
-    found = Rankings.from_orders(orders, rankers=[f"r{k}" for k in range(12)])
-    return found.with_features(features).with_labels(classes)
+    return Rankings.from_orders(orders).with_features(features).with_labels(classes)
 
 
 def edges() -> RelationData:
@@ -51,67 +50,77 @@ def scores() -> RelationData:
 
 LANDMARKS = edge_landmarks(edges(), node_kernel=Linear(), number=8)
 
-PROGRAMS: dict[str, tuple[Any, Callable[[], Any], dict[str, Any], dict[str, Any]]] = {
-    # program, data (None: the preferences of the other tests), keywords, hyperparameters
-    "preference_gp": (
+SCALES = {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0]}
+
+
+class Program(NamedTuple):
+    """A program with its data, the site and axis of its answers, and their number."""
+
+    program: Any
+    make: Callable[[], Any] | None  # None: the preferences of the other tests
+    keywords: dict[str, Any]
+    fixed: dict[str, Any]
+    site: str
+    axes: tuple[str, ...]
+    number: int
+
+
+PROGRAMS = {
+    "preference_gp": Program(
         preference_gp,
-        lambda: None,
+        None,
         {},
-        {
-            "attributes_amplitude": 1.0,
-            "attributes_lengthscale": [1.0, 1.0],
-            "attributes_linear_share": 0.5,
-        },
+        SCALES | {"attributes_linear_share": 0.5},
+        "answer",
+        ("comparison",),
+        52,
     ),
-    "ranking_classifier": (
+    "ranking_classifier": Program(
         ranking_classifier,
         ballots,
         {"kernel": GivenFeatures()},
         {"amplitude": 1.0},
+        "decision",
+        ("example", "class"),
+        12,
     ),
-    "kronecker_classifier": (
+    "kronecker_classifier": Program(
         kronecker_classifier,
         edges,
         {"node_kernel": Linear(), "landmarks": LANDMARKS},
         {"amplitude": 1.0},
-    ),
-    "regression": (
-        conditional_ranking,
-        scores,
-        {"loss": "regression"},
-        {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0], "noise": 0.5},
-    ),
-    "ranking": (
-        conditional_ranking,
-        scores,
-        {},
-        {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0], "noise": 0.5},
+        "decision",
+        ("example", "class"),
+        25,
     ),
 }
-
-
-DEFAULT = "preference_gp"
+for loss in ("regression", "ranking"):
+    PROGRAMS[loss] = Program(
+        conditional_ranking, scores, {"loss": loss}, SCALES | {"noise": 0.5}, "label", ("edge",), 25
+    )
 
 
 @pytest.fixture(
     scope="module",
     params=[
-        name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS
+        pytest.param(name, marks=[pytest.mark.slow] * (name != "preference_gp"))
+        for name in PROGRAMS
     ],
 )
-def fitted(request: Any, data: PreferenceData) -> tuple[str, dict[str, Any]]:
+def fitted(request: Any, data: PreferenceData) -> tuple[Program, dict[str, Any]]:
     """One program under engines of every kind."""
-    program, make, keywords, fixed = PROGRAMS[request.param]
-    given = make() or data
-    found: dict[str, Any] = {}
+    case = PROGRAMS[request.param]
+    given = case.make() if case.make else data
+    posteriors: dict[str, Any] = {}
     if request.param != "ranking":  # its likelihood is for the exact engine and for samplers
-        found["EP"] = EP(program, fixed=fixed).run(0, given, **keywords)
-        found["Laplace"] = Laplace(program, fixed=fixed).run(0, given, **keywords)
+        for engine in (EP, Laplace):
+            fit = engine(case.program, fixed=case.fixed)
+            posteriors[engine.__name__] = fit.run(0, given, **case.keywords)
     # What a sampler hands over has the same form as draws of the prior.
     with jax.enable_x64(True):
-        prior = Predictive(program, num_samples=60)(jax.random.key(2), given, **keywords)
-    found["draws"] = from_samples(prior, program, given, **keywords, num_chains=2)
-    return request.param, found
+        prior = Predictive(case.program, num_samples=60)(jax.random.key(2), given, **case.keywords)
+    draws = from_samples(prior, case.program, given, **case.keywords, num_chains=2)
+    return case, posteriors | {"draws": draws}
 
 
 @pytest.fixture(autouse=True)
@@ -123,40 +132,23 @@ def quiet() -> Iterator[None]:
     plt.close("all")
 
 
-AXES = {
-    "preference_gp": ("answer", ("comparison",)),
-    "ranking_classifier": ("decision", ("example", "class")),
-    "kronecker_classifier": ("decision", ("example", "class")),
-    "regression": ("label", ("edge",)),
-    "ranking": ("label", ("edge",)),
-}
-OBSERVATIONS = {
-    "preference_gp": 52,
-    "ranking_classifier": 12,
-    "kronecker_classifier": 25,
-    "regression": 25,
-    "ranking": 25,
-}
-
-
 def test_summary_loo_compare_and_forest(
-    fitted: tuple[str, dict[str, Posterior]], tmp_path: Path
+    fitted: tuple[Program, dict[str, Posterior]], tmp_path: Path
 ) -> None:
-    name, posteriors = fitted
+    case, posteriors = fitted
     native = {engine: posterior.to_arviz(200) for engine, posterior in posteriors.items()}
     for engine, tree in native.items():
         table = arviz.summary(tree)
         assert isinstance(table, pd.DataFrame) and len(table) > 5
         assert not table["mean"].astype(float).isna().any()
-        if name == DEFAULT and engine == "EP":
+        if case.program is preference_gp and engine == "EP":
             assert {f"utility[e{row}]" for row in range(12)} <= set(table.index)
             assert np.all(table["r_hat"].astype(float).dropna() < 1.05)
         loo = arviz.loo(tree, pointwise=True)
         points = np.asarray(loo.elpd_i if hasattr(loo, "elpd_i") else loo["loo_i"])
-        assert points.size == OBSERVATIONS[name], engine
+        assert points.size == case.number, engine
         assert np.isfinite(points).all()
-    table = arviz.compare(native)
-    assert sorted(table.index) == sorted(native)
+    assert sorted(arviz.compare(native).index) == sorted(native)
     arviz.plot_forest(native["draws"])
     path = str(tmp_path / "tree.nc")
     native["draws"].to_netcdf(path)
@@ -170,34 +162,26 @@ def test_summary_loo_compare_and_forest(
 
 
 def test_what_the_engine_says_and_the_names_of_the_axes(
-    fitted: tuple[str, dict[str, Posterior]],
+    fitted: tuple[Program, dict[str, Posterior]],
 ) -> None:
-    name, posteriors = fitted
+    case, posteriors = fitted
     tree = posteriors["draws"].to_datatree()
-    site, dims = AXES[name]
-    assert tree["observed_data"][site].dims == dims
+    assert tree["observed_data"][case.site].dims == case.axes
     if "score" in tree["posterior"]:
         assert tree["posterior"]["score"].dims == ("chain", "draw", "node", "object")
-    if "EP" not in posteriors:
-        return
-    tree = posteriors["EP"].to_datatree(40)
-    assert set(tree["sample_stats"].data_vars) == {
-        "sweeps",
-        "damping",
-        "residual",
-        "code",
-        "converged",
-    }
-    assert np.all(tree["sample_stats"]["code"] == 0)
-    assert int(tree["sample_stats"]["sweeps"][0, 0]) == posteriors["EP"].info["iterations"]
+    if "EP" in posteriors:
+        stats = posteriors["EP"].to_datatree(40)["sample_stats"]
+        assert set(stats.data_vars) == {"sweeps", "damping", "residual", "code", "converged"}
+        assert np.all(stats["code"] == 0)
+        assert int(stats["sweeps"][0, 0]) == posteriors["EP"].info["iterations"]
 
 
 @pytest.fixture(
     scope="module", params=["ranking", pytest.param("regression", marks=pytest.mark.slow)]
 )
 def relation(request: Any) -> RelationPosterior:
-    program, make, _, fixed = PROGRAMS[request.param]
-    return Exact(program, fixed=fixed).run(0, make(), loss=request.param)
+    engine = Exact(conditional_ranking, fixed=PROGRAMS[request.param].fixed)
+    return engine.run(0, scores(), loss=request.param)
 
 
 def test_relations(relation: RelationPosterior, tmp_path: Path) -> None:
@@ -235,5 +219,4 @@ def test_the_density_of_a_label_given_the_others(relation: RelationPosterior) ->
 
     every = list(range(5))
     expected = [joint(every) - joint([k for k in every if k != left]) for left in every]
-    found = relation.log_likelihood(score[None], labels)
-    assert_allclose(found[0], expected, rtol=0, atol=1e-5)
+    assert_allclose(relation.log_likelihood(score[None], labels)[0], expected, rtol=0, atol=1e-5)

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal
-from scipy.special import expit, ndtr
-from scipy.stats import kstest
+from scipy.special import expit
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import DotProduct
 
 import relpref
 from relpref.data import Rankings
 from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
-from relpref.infer import EP, ClassPosterior, Laplace, Posterior, from_samples
+from relpref.infer import EP, ClassPosterior, Laplace, from_samples
 from relpref.kernels import GivenFeatures, Landmarks, Mallows
 from relpref.models import ranking_classifier
 from relpref.posterior.gaussian import GaussianBelief, MixtureBelief
@@ -34,20 +33,17 @@ def rankings(number: int, classes: int, seed: int) -> Rankings:
     values = (places - 1.5) / 1.5
     direction = np.random.default_rng(99).normal(size=(4, classes))
     scores = values @ direction + 0.5 * rng.gumbel(size=(number, classes))
-    found = Rankings.from_orders(orders, items=ITEMS, rankers=[f"r{k}" for k in range(number)])
-    return found.with_features(values).with_labels(
-        [f"class {c}" for c in np.argmax(scores, axis=1)]
-    )
+    data = Rankings.from_orders(orders, items=ITEMS).with_features(values)
+    return data.with_labels([f"class {c}" for c in np.argmax(scores, axis=1)])
 
 
 DATA, NEW = rankings(40, 3, 0), rankings(15, 3, 1)
 
 
 @pytest.fixture(scope="module")
-def posterior() -> ClassPosterior:
-    found = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False).run(0, DATA, kernel=GIVEN)
-    assert isinstance(found, ClassPosterior)
-    return found
+def posterior() -> Any:
+    engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False)
+    return engine.run(0, DATA, kernel=GIVEN)
 
 
 def test_probabilities(posterior: ClassPosterior) -> None:
@@ -61,7 +57,10 @@ def test_probabilities(posterior: ClassPosterior) -> None:
         (m, c) for m in ("mean", "sd") for c in table.columns[:-1]
     ]
     assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
-    assert (posterior.predict(NEW) == [NEW.classes[c] for c in NEW.label]).mean() > 0.5  # type: ignore[union-attr]
+    other = NEW.with_labels(["something else"] * len(NEW))
+    assert_frame_equal(posterior.predict_proba(other), table)
+    label: Any = NEW.label
+    assert (posterior.predict(NEW) == [NEW.classes[c] for c in label]).mean() > 0.5
 
 
 def test_latents_of_a_mixture_vary_within_and_between(posterior: ClassPosterior) -> None:
@@ -82,15 +81,13 @@ def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(
     posterior: ClassPosterior,
 ) -> None:
     """The second decision, learned alone from the rankers of the two later classes."""
-    assert DATA.label is not None
-    label = DATA.label
+    label: Any = DATA.label
     later = DATA[label > 0].with_labels([DATA.classes[code] for code in label[label > 0]])
-    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False).run(
-        0, later, kernel=GIVEN
-    )
+    engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False)
+    alone = engine.run(0, later, kernel=GIVEN)
     both = posterior.latent(NEW).xs("class 1", axis=1, level=1)
-    assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
-    table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)  # type: ignore[attr-defined]
+    assert_allclose(alone.latent(NEW), both, atol=1e-6)
+    table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)
     assert_allclose(table["class 1"], (1 - table["class 0"]) * first["class 1"], atol=1e-6)
 
 
@@ -120,26 +117,20 @@ def test_against_scikit_learn() -> None:
 
 
 @pytest.mark.slow
-def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
-    posterior: ClassPosterior,
-) -> None:
-    other = NEW.with_labels(["something else"] * len(NEW))
-    assert_frame_equal(posterior.predict_proba(other), posterior.predict_proba(NEW))
-    assert NEW.features is not None
-    fixed = {"amplitude": 1.5, "intercept": np.zeros(2)}
-    by_pairs = EP(ranking_classifier, fixed=fixed, check=False).run(0, DATA)
+def test_items_of_new_rankings_may_come_in_any_order(posterior: Any) -> None:
+    fixed, features = {"amplitude": 1.5, "intercept": np.zeros(2)}, NEW.features
+    assert features is not None
+    by_pairs: Any = EP(ranking_classifier, fixed=fixed, check=False).run(0, DATA)
     turned = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
-    assert isinstance(by_pairs, ClassPosterior)
     assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
     with pytest.raises(DataError, match="features that were computed for items in another order"):
-        posterior.predict_proba(turned.with_features(NEW.features))
+        posterior.predict_proba(turned.with_features(features))
 
 
-@pytest.mark.parametrize("keyword", [False, True])
-def test_saved_and_loaded(posterior: ClassPosterior, keyword: bool, tmp_path: Path) -> None:
-    if keyword:
-        engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5})
-        posterior = engine.run(0, data=DATA, kernel=GIVEN)
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    """Its data are given by keyword."""
+    engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False)
+    posterior = engine.run(0, data=DATA, kernel=GIVEN)
     posterior.save(tmp_path / "one.nc")
     loaded = relpref.load(tmp_path / "one.nc")
     assert isinstance(loaded, ClassPosterior) and repr(loaded) == repr(posterior)
@@ -186,80 +177,31 @@ def test_refusals(posterior: ClassPosterior) -> None:
     ):
         with pytest.raises(error, match=message):
             posterior.predict_proba(examples)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedProgramError, match="does not know its program"):
+        replace(posterior, origin=None).predict_proba(NEW)
     with pytest.raises(DataError, match="link is 'tanh'"):
         EP(ranking_classifier).run(0, DATA, link="tanh")
 
 
-def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:
-    data = rankings(40, 3, 0)
-    own = EP(lambda data: ranking_classifier(data, kernel=GIVEN), fixed={"amplitude": 1.5}).run(
-        0, data
-    )
-    own.save(tmp_path / "own.nc")
-    with pytest.raises(UnsupportedProgramError, match="does not know its program"):
-        relpref.load(tmp_path / "own.nc").predict_proba(NEW)  # type: ignore[union-attr]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["nuts", "svi"])
-def test_engines_agree(way: str) -> None:
+def test_engines_agree() -> None:
     """EP with hyperparameters integrated out against numpyro's own inference on the same
     program.
     """
-    import numpyro
-    from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
-    from numpyro.infer.autoguide import AutoMultivariateNormal
+    from numpyro.infer import MCMC, NUTS
 
     from relpref.infer import noncentered
 
-    program = noncentered(ranking_classifier)
     with jax.enable_x64(True):
-        samples: Any
-        if way == "nuts":
-            mcmc = MCMC(NUTS(program), num_warmup=300, num_samples=1000, progress_bar=False)
-            mcmc.run(jax.random.key(0), DATA, kernel=GIVEN)
-            samples = mcmc.get_samples()
-        else:
-            guide = AutoMultivariateNormal(program)
-            svi = SVI(program, guide, numpyro.optim.Adam(0.02), Trace_ELBO(4))
-            fitted = svi.run(jax.random.key(1), 3000, DATA, kernel=GIVEN, progress_bar=False)
-            samples = guide.sample_posterior(jax.random.key(2), fitted.params, sample_shape=(1000,))
-    sampled: Posterior = from_samples(samples, ranking_classifier, DATA, kernel=GIVEN)
+        kernel = NUTS(noncentered(ranking_classifier))
+        mcmc = MCMC(kernel, num_warmup=300, num_samples=1000, progress_bar=False)
+        mcmc.run(jax.random.key(0), DATA, kernel=GIVEN)
+    sampled = from_samples(mcmc.get_samples(), ranking_classifier, DATA, kernel=GIVEN)
     engine = EP(ranking_classifier, hyperparameters="nuts", draws=60, warmup=60)
     integrated = engine.run(0, DATA, kernel=GIVEN)
     assert isinstance(sampled, ClassPosterior) and isinstance(integrated, ClassPosterior)
     gap = sampled.predict_proba(NEW) - integrated.predict_proba(NEW)
-    assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)
-
-
-@pytest.mark.slow
-def test_latent_functions_are_calibrated() -> None:
-    """300 simulations at known hyperparameters, some variance left to each ranking alone; false
-    alarm 1e-3.
-    """
-    rng = np.random.default_rng(7)
-    values, new = DATA.features, NEW[[0]].features
-    assert values is not None and new is not None
-    amplitude, residual = 1.5, 0.3
-    plain = Rankings.from_orders(DATA.orders(), items=ITEMS).with_features(
-        values, np.full(40, residual)
-    )
-    asked = NEW[[0]].with_features(new, [residual])
-    engine = EP(ranking_classifier, fixed={"amplitude": amplitude}, check=False)
-    pit = []
-    for _ in range(300):
-        weight, intercept = amplitude * rng.normal(size=(4, 2)), 2.0 * rng.normal(size=2)
-        own = amplitude * np.sqrt(residual) * rng.normal(size=(41, 2))
-        latent = np.concatenate([values, new]) @ weight + intercept + own
-        on = latent[:40] + rng.normal(size=(40, 2)) > 0
-        label = np.where(on[:, 0], np.where(on[:, 1], 2, 1), 0)
-        data = plain.with_labels(label.tolist(), classes=[0, 1, 2])
-        posterior = engine.run(0, data, kernel=GIVEN)
-        assert isinstance(posterior, ClassPosterior)
-        table = posterior.latent(asked)
-        pit += [ndtr((latent[40, c] - table["mean", c]) / table["sd", c]).item() for c in (0, 1)]
-    assert kstest(pit[::2], "uniform").pvalue > 1e-3
-    assert kstest(pit[1::2], "uniform").pvalue > 1e-3
+    assert np.abs(gap.to_numpy()).max() < 0.03
 
 
 def test_nobody_is_classified_and_many_are_in_blocks(
@@ -273,8 +215,7 @@ def test_nobody_is_classified_and_many_are_in_blocks(
 
 def test_features_that_move_are_checked_on_request() -> None:
     """They are computed for each component, not for each draw."""
-    few = DATA[:16]
-    kernel = Landmarks(Mallows(), few[:6])
+    few = DATA[:8]
+    kernel = Landmarks(Mallows(), few[:3])
     posterior = EP(ranking_classifier, check=True).run(0, few, kernel=kernel)
     assert "effective draws" in posterior.info["check"]
-    assert "check" not in EP(ranking_classifier).run(0, few, kernel=kernel).info

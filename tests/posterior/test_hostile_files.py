@@ -32,62 +32,54 @@ from relpref.posterior.codec import dump
 from relpref.rls import ConditionalRanker
 from relpref.runs import copied, load_run, save_run
 
-MODULES = [
-    "os",
-    "subprocess",
-    "shutil",
-    "builtins",
-    "posix",
-    "importlib",
-    "pickle",
-    "ctypes",
-    "runpy",
-]
-HOSTILE = [
-    "",
-    " ",
-    "\0",
-    "a\0b",
-    "null",
-    "[]",
-    "{}",
-    '{"object": "os:system", "fields": {"command": "touch pwned"}}',
-    "[[[[[[[[[[]]]]]]]]]]",
-    "NaN",
-    "1e999",
-    "-1",
-    "99999999999999999999",
-    "..",
-    "../../etc/passwd",
-    "/etc/passwd",
-    "/dev/zero",
-    "C:\\Windows\\system32",
-    "http://localhost:9/x",
-    "file:///etc/passwd",
-    "; touch pwned",
-    "$(touch pwned)",
-    "`touch pwned`",
-    "__import__('os').system('touch pwned')",
-    "cos\nsystem\n(S'touch pwned'\ntR.",
-    "__class__",
-    "__init__",
-    "__reduce__",
-    "__builtins__",
-    "relpref.data_loaders.registry:fetch",
-    "relpref.posterior.storage:save",
-    "relpref.files:replaced",
-    "relpref.registry:register",
-    "relpref.cli.parser:import_module",
-    "relpref.models.xpgp:numpyro",
-    "program:__class__",
-    "kernel:os",
-    "kernel:..",
-    "engine:os.system",
-    "likelihood:eval",
-    *(f"{module}:system" for module in MODULES),
-    "antigravity",
-    "x" * 100_000,
-]
+HOSTILE = r"""
+null
+[]
+{}
+{"object": "os:system", "fields": {"command": "touch pwned"}}
+[[[[[[[[[[]]]]]]]]]]
+NaN
+1e999
+-1
+99999999999999999999
+..
+../../etc/passwd
+/etc/passwd
+/dev/zero
+C:\Windows\system32
+http://localhost:9/x
+file:///etc/passwd
+; touch pwned
+$(touch pwned)
+`touch pwned`
+__import__('os').system('touch pwned')
+__class__
+__init__
+__reduce__
+__builtins__
+relpref.data_loaders.registry:fetch
+relpref.posterior.storage:save
+relpref.files:replaced
+relpref.registry:register
+relpref.cli.parser:import_module
+relpref.models.xpgp:numpyro
+program:__class__
+kernel:os
+kernel:..
+engine:os.system
+likelihood:eval
+os:system
+subprocess:system
+shutil:system
+builtins:system
+posix:system
+importlib:system
+pickle:system
+ctypes:system
+runpy:system
+antigravity
+""".splitlines()
+HOSTILE += [" ", "\0", "a\0b", "cos\nsystem\n(S'touch pwned'\ntR.", "x" * 100_000]
 WATCHED = ("import", "exec", "os", "open", "subprocess", "socket", "shutil", "pickle", "ctypes")
 seen: list[tuple[str, str]] | None = None
 heard: list[tuple[str, str]] = []
@@ -183,27 +175,20 @@ def saved(posterior: Any) -> dict[str, Any]:
     utilities = replace(
         posterior, origin=replace(posterior.origin, kwargs=given), likelihood=Logistic()
     )
-    rankings = Rankings.from_orders(
-        [list("abc"), list("bca"), list("cab"), list("acb")] * 2
-    ).with_labels(["y", "n"] * 4)
+    orders = [list("abc"), list("bca"), list("cab"), list("acb")] * 2
+    rankings = Rankings.from_orders(orders).with_labels(["y", "n"] * 4)
     landmarks = Landmarks(Kendall(), rankings[:4])
     fixed = {"amplitude": 1.0, "intercept": 0.0}
-    classes = EP(ranking_classifier, fixed=fixed).run(0, rankings, kernel=landmarks)
+    engine = EP(ranking_classifier, fixed=fixed, check=False)
+    classes = engine.run(0, rankings, kernel=landmarks)
     nodes = pd.DataFrame(rng.normal(size=(3, 2)), index=["a", "b", "c"], columns=["x", "y"])
-    data = RelationData.from_tables(nodes, rng.normal(size=(3, 3)))
+    labels = rng.normal(size=(3, 3))
+    data = RelationData.from_tables(nodes, labels)
     known = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}
-    relation = Exact(conditional_ranking, fixed=known).run(
-        0, data, loss="regression", node_kernel=SquaredExponential()
-    )
-    ranker = (
-        ConditionalRanker("gaussian", loss="regression")
-        .fit(nodes, rng.normal(size=(3, 3)))
-        .posterior_
-    )
+    options: dict[str, Any] = {"loss": "regression", "node_kernel": SquaredExponential()}
+    relation = Exact(conditional_ranking, fixed=known).run(0, data, **options)
+    ranker = ConditionalRanker("gaussian", loss="regression").fit(nodes, labels).posterior_
     return {"utilities": utilities, "classes": classes, "relation": relation, "ranker": ranker}
-
-
-KINDS = ("utilities", "classes", "relation", "ranker")
 
 
 def walk(posterior: Any, hostile: Callable[[int], list[str]]) -> tuple[int, int]:
@@ -231,20 +216,13 @@ def walk(posterior: Any, hostile: Callable[[int], list[str]]) -> tuple[int, int]
     return len(done), sum(done)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_string_by_some_hostile_ones(kind: str, saved: dict[str, Any]) -> None:
+@pytest.mark.parametrize("number", [2, pytest.param(len(HOSTILE), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["utilities", "classes", "relation", "ranker"])
+def test_every_string_by_hostile_ones(kind: str, number: int, saved: dict[str, Any]) -> None:
     done, refused = walk(
-        saved[kind], lambda row: [HOSTILE[(2 * row + k) % len(HOSTILE)] for k in range(2)]
+        saved[kind], lambda row: [HOSTILE[(2 * row + k) % len(HOSTILE)] for k in range(number)]
     )
-    assert done > 80 and 0 < refused < done
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_string_by_every_hostile_one(kind: str, saved: dict[str, Any]) -> None:
-    assert len(set(HOSTILE)) >= 50
-    done, refused = walk(saved[kind], lambda _: HOSTILE)
-    assert 0 < refused < done
+    assert len(set(HOSTILE)) >= 50 and done > 80 and 0 < refused < done
 
 
 def reseal(path: Path, arrays: dict[str, Any], text: str) -> None:
@@ -325,54 +303,62 @@ def test_positions_that_lead_nowhere(name: str, saved: dict[str, Any]) -> None:
         storage.unpack(arrays | {name: bad}, dump(content))
 
 
-def test_sparse_features_are_checked_before_they_are_used(tmp_path: Path) -> None:
+def test_sparse_features_are_checked_before_they_are_used() -> None:
     from scipy import sparse
 
     features = sparse.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
-    ranker = ConditionalRanker("gaussian", loss="regression").fit(
-        features, np.arange(25.0).reshape(5, 5)
-    )
+    labels = np.arange(25.0).reshape(5, 5)
+    ranker = ConditionalRanker("gaussian", loss="regression").fit(features, labels)
     arrays, content = ranker.posterior_.arrays()
-    for name, value in (("indices", 2**30), ("indptr", 2**30), ("indices", -5)):
-        bad = arrays[f"nodes.features/{name}"].copy()
-        bad[-1] = value
-        with pytest.raises(StorageError):
-            storage.unpack(arrays | {f"nodes.features/{name}": bad}, dump(content))
-    pointers = arrays["nodes.features/indptr"]
-    for bad in (
-        0 * pointers,
-        pointers[::-1],
-        pointers // 2,
-        np.r_[0, pointers[-1], 0 * pointers[2:]],
+    indices, pointers = (arrays[f"nodes.features/{name}"] for name in ("indices", "indptr"))
+    falling = "index pointers do not rise from 0 to 10"
+    for name, bad, message in (
+        ("indices", np.r_[indices[:-1], 2**30], None),
+        ("indptr", np.r_[pointers[:-1], 2**30], None),
+        ("indices", np.r_[indices[:-1], -5], None),
+        ("indptr", 0 * pointers, falling),
+        ("indptr", pointers[::-1], falling),
+        ("indptr", pointers // 2, falling),
+        ("indptr", np.r_[0, pointers[-1], 0 * pointers[2:]], falling),
     ):
-        with pytest.raises(StorageError, match="index pointers do not rise from 0 to 10"):
-            storage.unpack(arrays | {"nodes.features/indptr": bad}, dump(content))
+        forged = arrays | {f"nodes.features/{name}": bad.astype(pointers.dtype)}
+        with pytest.raises(StorageError, match=message):
+            storage.unpack(forged, dump(content))
 
 
-def test_a_file_leads_nowhere_else(saved: dict[str, Any], tmp_path: Path) -> None:
-    saved["utilities"].save(tmp_path / "other.nc")
-    for link in (h5py.ExternalLink("other.nc", "/mean"), h5py.SoftLink("/key")):
-        saved["utilities"].save(tmp_path / "run.nc")
-        with h5py.File(tmp_path / "run.nc", "a") as file:
-            del file["mean"]
-            file["mean"] = link
-        with pytest.raises(StorageError, match="link"):
-            relpref.load(tmp_path / "run.nc")
+def link_to(target: Any) -> Callable[[h5py.File], None]:
+    def forge(file: h5py.File) -> None:
+        del file["mean"]
+        file["mean"] = target
+
+    return forge
 
 
-def test_a_group_inside_itself(saved: dict[str, Any], tmp_path: Path) -> None:
-    saved["utilities"].save(tmp_path / "run.nc")
+def inside_itself(file: h5py.File) -> None:
+    file["sites/sites"] = file["sites"]
+
+
+def huge(file: h5py.File) -> None:
+    file.create_dataset("bomb", (2**50,), "f8", chunks=(2**20,), compression="gzip")
+
+
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (link_to(h5py.ExternalLink("other.nc", "/mean")), "link"),
+        (link_to(h5py.SoftLink("/key")), "link"),
+        (inside_itself, r"run\.nc cannot be read"),
+        (huge, "bomb needs"),
+    ],
+)
+def test_a_file_leads_nowhere_else_and_is_as_large_as_it_looks(
+    forge: Callable[[h5py.File], None], message: str, saved: dict[str, Any], tmp_path: Path
+) -> None:
+    for name in ("run.nc", "other.nc"):
+        saved["utilities"].save(tmp_path / name)
     with h5py.File(tmp_path / "run.nc", "a") as file:
-        file["sites/sites"] = file["sites"]
-    with pytest.raises(StorageError, match=r"run\.nc cannot be read"):
-        relpref.load(tmp_path / "run.nc")
-
-
-def test_a_file_that_says_it_is_huge(saved: dict[str, Any], tmp_path: Path) -> None:
-    saved["utilities"].save(tmp_path / "run.nc")
-    with h5py.File(tmp_path / "run.nc", "a") as file:
-        file.create_dataset("bomb", (2**50,), "f8", chunks=(2**20,), compression="gzip")
-    with pytest.raises(StorageError, match="bomb needs"):
+        forge(file)
+    with pytest.raises(StorageError, match=message):
         relpref.load(tmp_path / "run.nc")
 
 
@@ -496,39 +482,17 @@ def test_entry_points_are_for_the_command_line_and_names_it_does_not_know(
     (tmp_path / "entities.csv").write_text("name,x\na,1\nb,2\nc,4\n")
     (tmp_path / "comparisons.csv").write_text("winner,loser\na,b\nb,c\n")
     monkeypatch.setitem(registry._added, "program", {})
-    fixed = [
-        "--hyperparameters",
-        "maximize",
-        "--fixed",
-        "attributes_amplitude=1",
-        "--fixed",
-        "attributes_lengthscale=1",
-        "--fixed",
-        "attributes_linear_share=0.5",
-    ]
-    assert (
-        main(["fit", "--folder", ".", "--model", "plugged", "--out", "run", "--quiet", *fixed]) == 0
+    fit = "fit --folder . --model plugged --quiet --out "
+    fixed = (
+        "run --fixed attributes_amplitude=1 --fixed attributes_lengthscale=1 "
+        "--fixed attributes_linear_share=0.5"
     )
+    assert main((fit + fixed).split()) == 0
     monkeypatch.setitem(registry._added, "program", {})
     with pytest.raises(StorageError, match="'program:plugged', which is not registered"):
         relpref.load("run/posterior.nc")  # only the command line looks for entry points
     assert main(["prefer", "run", "a", "b"]) == 0
-    assert (
-        main(
-            [
-                "fit",
-                "--folder",
-                ".",
-                "--model",
-                "plugged",
-                "--attribute-kernel",
-                "linear",
-                "--out",
-                "other",
-            ]
-        )
-        == 2
-    )
+    assert main((fit + "other --attribute-kernel linear").split()) == 2
     assert "cannot be called with the data and these options" in capsys.readouterr().err
 
 
@@ -567,13 +531,8 @@ def test_every_string_of_the_record_of_a_run(
                 except StorageError:
                     refused += 1
     assert refused > 50
-    damages: list[dict[str, Any]] = [
-        {"posterior": []},
-        {"tables": [1]},
-        {"answers": {"version": "1"}},
-        {"seed": None},
-    ]
-    for forged in damages:
-        (folder / "run.json").write_text(json.dumps(record | forged))
+    damages = {"posterior": [], "tables": [1], "answers": {"version": "1"}, "seed": None}
+    for name, damage in damages.items():
+        (folder / "run.json").write_text(json.dumps(record | {name: damage}))
         with pytest.raises(StorageError, match="damaged"):
             load_run(folder)

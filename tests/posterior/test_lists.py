@@ -26,11 +26,6 @@ def data() -> PreferenceData:
     return PreferenceData.from_tables(list("abcd"), PAIRS)
 
 
-@pytest.fixture(scope="module")
-def posterior(data: PreferenceData) -> Any:
-    return EP(xpgp).run(0, data)
-
-
 def test_ordered_far_out() -> None:
     """Of fewer numbers in one than in the other; log P(N(0, 2) > 60) is that of 60/√2."""
     mean, block = (
@@ -48,24 +43,11 @@ def correlated(size: int) -> tuple[Any, Any]:
     return rng.normal(size=size), root @ root.T / size + 0.5 * np.eye(size)
 
 
-@pytest.mark.parametrize("size", [4, 6, 10])
-def test_likely_orders_of_correlated_numbers(size: int) -> None:
-    """2,000,000 draws: three standard errors, a false alarm in one of 370 seeds."""
-    mean, covariance = correlated(size)
-    order = np.argsort(-mean)
-    root = np.linalg.cholesky(covariance)[order]
-    rng, held = np.random.default_rng(0), 0
-    for _ in range(20):
-        seen = rng.standard_normal((100_000, size)) @ root.T + mean[order]
-        held += int(np.all(seen[:, :-1] > seen[:, 1:], axis=1).sum())
-    chance = np.exp(log_ordered(mean[None], covariance[None], np.argsort(order))[0])
-    assert chance == pytest.approx(held / 2e6, abs=3 * np.sqrt(chance * (1 - chance) / 2e6))
-
-
 @pytest.mark.parametrize(
     "block",
     [
         [0, 1, 2, 3],
+        [5, 0, 3, 1, 4, 2],
         [1, 1, 0, 1],
         [1, 2, 1, 0],
         [0, 1, 1, 1, 1, 1],
@@ -122,8 +104,8 @@ def test_a_mixture_is_the_weighted_average_of_its_components() -> None:
 @pytest.mark.parametrize(
     "sizes",
     [
-        *((1,) * size for size in (2, 3, 10, 15, 25, 40)),
-        *((2, 2), (10, 10), (4, 16), (3, 3, 3, 3), (1, 6, 1), (1, 2, 3, 2, 1)),
+        *((1,) * size for size in (2, 3, 15, 40)),
+        *((2, 2), (10, 10), (3, 3, 3, 3), (1, 6, 1), (1, 2, 3, 2, 1)),
     ],
 )
 def test_orders_and_ties_of_exchangeable_numbers(sizes: tuple[int, ...]) -> None:
@@ -159,63 +141,40 @@ def test_an_error_that_stays_large_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.filterwarnings("ignore:.*groups of items are tied together by no comparison")
-@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
-def test_a_long_order_of_exchangeable_items(likelihood: Any) -> None:
+def test_a_long_order_of_exchangeable_items() -> None:
     """Items without answers, in a mixture over hyperparameters; and a single list that is left out,
     of which the prior is left.
     """
     items = [f"i{number}" for number in range(17)]
+    engine: Any = EP(preference_gp, check=False)
     pairs = PreferenceData.from_tables(items, [(items[0], items[1])] * 3)
-    posterior: Any = EP(preference_gp).run(0, pairs, likelihood=likelihood)
+    posterior = engine.run(0, pairs, likelihood=Logistic())
     assert len(posterior.belief.weights) > 1
-    size = 15 if likelihood.noise == "Gaussian" else 8
-    log_probability = np.log(posterior.order(items[2 : 2 + size]))
-    assert log_probability == pytest.approx(-gammaln(size + 1), abs=0.01)
-    if likelihood.noise == "Gaussian":
-        rows = pd.DataFrame({"list": 0, "item": items, "place": range(1, len(items) + 1)})
-        posterior = EP(preference_gp).run(0, PreferenceData.from_tables(items, rows))
-        table = leave_one_out(posterior).table
-        assert table["log_score"].tolist() == pytest.approx([-gammaln(18)], abs=0.01)
+    assert np.log(posterior.order(items[2:10])) == pytest.approx(-gammaln(9), abs=0.01)
+    rows = pd.DataFrame({"list": 0, "item": items, "place": range(1, len(items) + 1)})
+    table = leave_one_out(engine.run(0, PreferenceData.from_tables(items, rows))).table
+    assert table["log_score"].tolist() == pytest.approx([-gammaln(18)], abs=0.01)
 
 
-@pytest.mark.parametrize("likelihood", [Probit(), Probit(lapse=True), Logistic()])
-def test_against_draws(data: PreferenceData, likelihood: Any) -> None:
+def test_against_draws(data: PreferenceData) -> None:
     """400,000 draws: false alarms in one of 10,000 for each, beside the errors that are
     promised.
     """
-    posterior: Any = EP(xpgp, hyperparameters="maximize").run(0, data, likelihood=likelihood)
+    engine = EP(xpgp, hyperparameters="maximize", check=False)
+    posterior: Any = engine.run(0, data, likelihood=Probit(lapse=True))
     rng = np.random.default_rng(1)
     seen = posterior.belief.draw(400_000, rng)
-    noise = (
-        rng.gumbel(size=seen.shape)
-        if isinstance(likelihood, Logistic)
-        else rng.normal(0, np.sqrt(0.5), seen.shape)
-    )
-    order = np.argsort(-(seen + noise), axis=1)
-    lapse = posterior.hyperparameters.get("lapse", 0.0)
+    order = np.argsort(-(seen + rng.normal(0, np.sqrt(0.5), seen.shape)), axis=1)
+    lapse = posterior.hyperparameters["lapse"]
     share = (1 - lapse) * np.bincount(order[:, 0], minlength=4) / len(seen) + lapse / 4
-    slack = 0.02 if isinstance(likelihood, Logistic) else 0.003
     chances = posterior.choose(list("abcd"))
     assert chances["probability"].is_monotonic_decreasing
-    assert chances["probability"].loc[list("abcd")].to_numpy() == pytest.approx(share, abs=slack)
+    assert chances["probability"].loc[list("abcd")].to_numpy() == pytest.approx(share, abs=0.003)
     assert chances["p_best"].sum() == pytest.approx(1)
     true = (1 - lapse) * np.mean((order == [3, 0, 2, 1]).all(axis=1)) + lapse / 24
-    assert posterior.order(["d", "a", "c", "b"]) == pytest.approx(true, abs=slack)
-
-
-def test_all_orders_add_up(posterior: Any) -> None:
+    assert posterior.order(["d", "a", "c", "b"]) == pytest.approx(true, abs=0.003)
     total = sum(posterior.order(order) for order in permutations("abcd"))
     assert total == pytest.approx(1, abs=1e-3)
-    assert posterior.choose(list("abcd"))["probability"].sum() == pytest.approx(1, abs=1e-3)
-
-
-def test_refused(posterior: Any) -> None:
-    with pytest.raises(DataError, match="a list has two items or more, each of them once; got 1"):
-        posterior.choose(["a"])
-    with pytest.raises(DataError, match="each of them once; got 3"):
-        posterior.order(["a", "b", "a"])
-    with pytest.raises(UnknownLabelError):
-        posterior.choose(["a", "x"])
 
 
 NAMES = list("abcd")
@@ -247,11 +206,9 @@ def looks(number: int = 40, seed: int = 0) -> pd.DataFrame:
     )
 
 
-def seen_by_raters(engine: Any = EP, table: Any = None, **options: Any) -> Any:
-    table = looks() if table is None else table
-    data = PreferenceData.from_tables(NAMES, table, covariates=["home", "length", "style"])
-    model = {"likelihood": options.pop("likelihood")} if "likelihood" in options else {}
-    return engine(xpgp, **options).run(0, data, **model)
+def seen_by_raters(model: Any = None, **options: Any) -> Any:
+    data = PreferenceData.from_tables(NAMES, looks(), covariates=["home", "length", "style"])
+    return EP(xpgp, fixed=HELD, check=False, **options).run(0, data, **model or {})
 
 
 @pytest.fixture(scope="module")
@@ -270,37 +227,35 @@ PAIR: Any = {
 
 
 @pytest.mark.parametrize("rater", [None, "ann", "cem", ["bob"], [None]])
-@pytest.mark.parametrize("home", [None, "a", "c"])
-def test_a_choice_of_two_is_a_preference(looked: Any, rater: Any, home: Any) -> None:
+def test_a_choice_of_two_is_a_preference(looked: Any, rater: Any) -> None:
     assert len(looked.belief.weights) > 1
     two = {name: [values[0], values[2]] for name, values in GIVEN.items()}
-    chances = looked.choose(["a", "c"], rater=rater, home=home, covariates=two)["probability"]
-    pair = looked.prefer([("a", "c")], rater=rater, home=home, covariates=PAIR)["probability"][0]
-    assert chances["a"] == pytest.approx(pair, abs=1e-9)
-    assert looked.order(["a", "c"], rater=rater, home=home, covariates=two) == pytest.approx(
-        pair, abs=1e-9
-    )
     plain = looked.prefer([("a", "c")])["probability"][0]
-    assert abs(pair - plain) > 0.005
+    for home in (None, "a", "c"):
+        given: dict[str, Any] = {"rater": rater, "home": home}
+        pair = looked.prefer([("a", "c")], covariates=PAIR, **given)["probability"][0]
+        chances = looked.choose(["a", "c"], covariates=two, **given)["probability"]
+        assert chances["a"] == pytest.approx(pair, abs=1e-9)
+        order = looked.order(["a", "c"], covariates=two, **given)
+        assert order == pytest.approx(pair, abs=1e-9)
+        assert abs(pair - plain) > 0.005
 
 
-@pytest.mark.parametrize("lapse", [False, True])
-def test_a_choice_of_two_is_a_preference_under_each_lapse(
-    data: PreferenceData, lapse: bool
-) -> None:
-    posterior: Any = EP(xpgp).run(0, data, likelihood=Probit(lapse=lapse))
-    assert not lapse or np.ptp(posterior.hyperparameter_draws["lapse"]) > 0.01
+def test_a_choice_of_two_is_a_preference_under_each_lapse(data: PreferenceData) -> None:
+    posterior: Any = EP(xpgp, check=False).run(0, data, likelihood=Probit(lapse=True))
+    assert np.ptp(posterior.hyperparameter_draws["lapse"]) > 0.01
     chances = posterior.choose(["b", "d"])["probability"]
     pair = posterior.prefer([("b", "d")])["probability"][0]
     assert chances.to_dict() == pytest.approx({"b": pair, "d": 1 - pair}, abs=1e-9)
     assert posterior.order(["b", "d"]) == pytest.approx(pair, abs=1e-9)
 
 
-@pytest.mark.parametrize("rater", [None, "cem"])
-@pytest.mark.parametrize("likelihood", [Probit(), Logistic()])
+@pytest.mark.parametrize(
+    ("likelihood", "rater"), [(Probit(), None), (Probit(), "cem"), (Logistic(), "cem")]
+)
 def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> None:
     """400,000 draws of effects, utilities and noise: false alarms in one of 10,000 for each."""
-    posterior = seen_by_raters(likelihood=likelihood, hyperparameters="maximize", fixed=HELD)
+    posterior = seen_by_raters({"likelihood": likelihood}, hyperparameters="maximize")
     drawn, rng = posterior.full.draw(400_000, np.random.default_rng(3)), np.random.default_rng(4)
     effects, utility = drawn[:, :4], drawn[:, 4:]
     values = np.zeros((4, 4))  # home, length, style[long], style[plain]
@@ -326,46 +281,17 @@ def test_covariates_and_raters_against_draws(likelihood: Any, rater: Any) -> Non
     assert found == pytest.approx(share, abs=slack)
 
 
-def test_draws_of_nuts_know_covariates_and_raters() -> None:
-    posterior = seen_by_raters(fixed=HELD)
-    draws = posterior.full.draw(1000, np.random.default_rng(0))
-    weights, noises = posterior.belief.weights, posterior.hyperparameter_draws["rater_noise"]
+def test_draws_of_nuts_know_covariates_and_raters(looked: Any) -> None:
+    draws = looked.full.draw(1000, np.random.default_rng(0))
+    weights, noises = looked.belief.weights, looked.hyperparameter_draws["rater_noise"]
     noise = np.tile(weights @ noises, (1000, 1))
-    sampled = replace(posterior, joint=DrawsBelief(draws), belief=DrawsBelief(draws[:, 4:]))
+    sampled = replace(looked, joint=DrawsBelief(draws), belief=DrawsBelief(draws[:, 4:]))
     sampled = replace(sampled, hyperparameter_draws={"rater_noise": noise})
     given = {"rater": "cem", "home": "b", "covariates": GIVEN}
     one, other = (
-        each.choose(NAMES, **given)["probability"].loc[NAMES] for each in (posterior, sampled)
+        each.choose(NAMES, **given)["probability"].loc[NAMES] for each in (looked, sampled)
     )
     assert one.to_numpy() == pytest.approx(other.to_numpy(), abs=0.03)
-
-
-def test_a_choice_by_price_as_it_was_learned() -> None:
-    """Lists with a covariate beside each item."""
-    rng, rows = np.random.default_rng(0), []
-    for number in range(40):
-        price = rng.uniform(1, 5, 3)
-        items = rng.permutation(4)[:3]
-        chosen = np.argmax(0.3 * items - 0.8 * price + rng.normal(0, np.sqrt(0.5), 3))
-        rows += [
-            (number, NAMES[items[at]], at == chosen, price[at], ["ann", "bob"][number % 2])
-            for at in range(3)
-        ]
-    table = pd.DataFrame(rows, columns=["choice", "item", "chosen", "price", "rater"])
-    data = PreferenceData.from_tables(NAMES, table, covariates=["price"])
-    options: Any = {"hyperparameters": "maximize", "fixed": HELD}
-    posterior: Any = EP(xpgp, **options).run(0, data)
-
-    def chance(labels: list[str], **given: Any) -> Any:
-        return posterior.choose(labels, **given)["probability"]["a"]
-
-    dear, cheap = (
-        chance(["a", "b", "c"], rater="ann", covariates={"price": [price, 2, 2]})
-        for price in (4, 1)
-    )
-    assert cheap > dear + 0.3
-    equal = chance(["a", "b"], covariates={"price": 3})
-    assert equal == pytest.approx(chance(["a", "b"]), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +301,6 @@ def test_a_choice_by_price_as_it_was_learned() -> None:
             {"home": "d"},
             "home: 'd' is none of the items of the list, 'a', 'b'; name an item of the list",
         ),
-        ({"home": "x"}, "home: 'x' is not the label of an item"),
         ({"rater": "dan"}, "'dan' has given no answer"),
         ({"rater": ["ann", "bob"]}, "rater has 2 labels for 1 question"),
         ({"covariates": {"length": [1, 2, 3]}}, "length has 3 values for 2 items"),
@@ -383,7 +308,6 @@ def test_a_choice_by_price_as_it_was_learned() -> None:
             {"covariates": {"length": [1, np.nan]}},
             "row 1 .*column 'length': nan is no value of the covariate",
         ),
-        ({"covariates": {"length": [1, 1e200]}}, r"column 'length': 1e\+200 exceeds 1e\+100"),
         (
             {"covariates": {"length_first": [1, 2]}},
             "'length_first' is no column .*did you mean 'length'",
@@ -392,23 +316,29 @@ def test_a_choice_by_price_as_it_was_learned() -> None:
         ({"home": "a", "covariates": {"home": "b"}}, "home is given twice"),
     ],
 )
-@pytest.mark.parametrize("method", ["choose", "order"])
-def test_lists_that_are_refused(looked: Any, method: str, given: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        getattr(looked, method)(["a", "b"], **given)
+def test_lists_that_are_refused(looked: Any, given: Any, message: str) -> None:
+    for ask in (looked.choose, looked.order):
+        with pytest.raises(DataError, match=message):
+            ask(["a", "b"], **given)
 
 
-def test_what_was_not_learned(posterior: Any, data: PreferenceData) -> None:
+def test_what_was_not_learned(data: PreferenceData) -> None:
+    posterior: Any = EP(xpgp, fixed={"individual_amplitude": 1.0}, check=False).run(0, data)
     with pytest.raises(DataError, match="home is given, but the answers have no covariates"):
         posterior.choose(["a", "b"], home="a")
     with pytest.raises(DataError, match="rater is 'ann', but the answers do not say who gave them"):
         posterior.order(["a", "b"], rater="ann")
+    with pytest.raises(DataError, match="a list has two items or more, each of them once; got 1"):
+        posterior.choose(["a"])
+    with pytest.raises(DataError, match="each of them once; got 3"):
+        posterior.order(["a", "b", "a"])
+    with pytest.raises(UnknownLabelError):
+        posterior.choose(["a", "x"])
     table = pd.DataFrame(PAIRS, columns=["first", "second"]).assign(
         probability=0.7, rater=["ann", "bob", "ann"] + ["bob"] * 4
     )
-    soft: Any = EP(xpgp, hyperparameters="maximize").run(
-        0, PreferenceData.from_tables(NAMES, table)
-    )
+    fixed = {"individual_amplitude": 1.0, "soft_noise": 1.0, "rater_noise": [1.0, 1.0]}
+    soft: Any = EP(xpgp, fixed=fixed, check=False).run(0, PreferenceData.from_tables(NAMES, table))
     assert soft.choose(NAMES)["probability"].sum() == pytest.approx(1, abs=1e-3)
     with pytest.raises(DataError, match="rater: the answers are reported probabilities"):
         soft.choose(NAMES, rater="ann")

@@ -89,12 +89,8 @@ def test_a_rater_who_is_new_is_a_typical_one(case: Case) -> None:
 
 LATER: list[Callable[[Any], Any]] = [
     lambda found: found.ranking(rng_key=0),
-    lambda found: found.utilities(),
-    lambda found: found.effects,
     lambda found: found.choose(["a", "b", "c"], rng_key=0),
-    lambda found: found.order(["a", "b", "c"]),
     lambda found: found.sample(7, rng_key=0),
-    lambda found: found.tiers(),
     lambda found: found.summary(),
     lambda found: found.to_datatree(50, rng_key=0)["posterior"]["rater_noise"].to_numpy(),
     lambda found: explore.next_pairs(found, 2, rater="new", rng_key=0),

@@ -1,6 +1,5 @@
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -9,12 +8,11 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 
-from relpref import RelationData
 from relpref.errors import DataError
-from relpref.infer import Exact, Posterior
-from relpref.models import conditional_ranking
+from relpref.infer import Posterior
 from relpref.posterior.gaussian import GaussianBelief
 from relpref.posterior.plots import ROW, plot_forest
+from relpref.rls import ConditionalRanker
 
 
 @pytest.fixture(autouse=True)
@@ -78,26 +76,13 @@ def test_names_are_not_mathematics(posterior: Any) -> None:
 
 
 def test_other_posteriors(posterior: Any) -> None:
-    full = {
-        name: getattr(posterior, name)
-        for name in ("belief", "hyperparameters", "log_evidence", "info")
-    }
-    plain = Posterior(
-        **full, sites={}, parts={}, key=posterior.key, slices={"w": slice(0, 5), "b": slice(5, 12)}
-    )
-    names = words(plain.plot())
-    assert len(names) == 12 and {"w 4", "b 6"} < set(names)
+    names = ("belief", "hyperparameters", "log_evidence", "info", "sites", "parts", "key")
+    sites = {"w": slice(0, 5), "b": slice(5, 12)}
+    plain = Posterior(**{name: getattr(posterior, name) for name in names}, slices=sites)
+    shown = words(plain.plot())
+    assert len(shown) == 12 and {"w 4", "b 6"} < set(shown)
     nodes = pd.DataFrame({"x": [0.0, 1.0, 2.0, 4.0]}, index=list("abcd"))
     scores = np.random.default_rng(0).standard_normal((4, 4))
-    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}
-    engine = Exact(conditional_ranking, fixed=fixed)
-    relation: Any = engine.run(0, RelationData.from_tables(nodes, scores))
+    relation = ConditionalRanker("gaussian").fit(nodes, scores).posterior_
     assert words(relation.plot("a", top=2)) == list(relation.ranking("a").index[:2])
     assert (relation.tiers("a")["tier"] == relation.ranking("a")["tier"]).all()
-
-
-def test_a_report_is_written(posterior: Any, tmp_path: Path) -> None:
-    path = posterior.report(
-        tmp_path / "report.html", title="Twelve items", relations_evidence=False
-    )
-    assert "<h1>Twelve items</h1>" in path.read_text("utf-8")

@@ -2,7 +2,6 @@
 noted.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,14 +48,14 @@ def answers(number: int = 60, seed: int = 0) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def posterior() -> Any:
     covariates = ["home", "length"]
-    options: dict[str, Any] = {"hyperparameters": "maximize"}
+    options: dict[str, Any] = {"hyperparameters": "maximize", "check": False}
     return relpref.fit(items=ITEMS, answers=answers(), covariates=covariates, **options)
 
 
 @pytest.fixture(scope="module")
 def plain() -> Any:
     table = answers()[["first", "second", "winner"]]
-    return relpref.fit(items=ITEMS, answers=table, hyperparameters="maximize")
+    return relpref.fit(items=ITEMS, answers=table, fixed={"individual_amplitude": 1.0}, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +116,6 @@ FORMS: dict[str, Any] = {
     "categories": lambda table: table.astype({"first": "category", "rater": "category"}),
     "blanks": lambda table: table.fillna({"rater": "", "home": "", "shown_first": ""}),
     "capitals": lambda table: table.rename(columns={"first": "First", "rater": " Rater"}),
-    "order": lambda table: table[table.columns[::-1]],
     "winner": lambda table: table.rename(
         columns=lambda name: {
             "first": "winner",
@@ -131,12 +129,6 @@ FORMS: dict[str, Any] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_any_table(form: str, posterior: Any, asked: Any, expected: Any) -> None:
     assert_frame_equal(posterior.prefer(FORMS[form](asked)), expected)
-
-
-def test_a_run_that_was_saved(posterior: Any, asked: Any, expected: Any, tmp_path: Path) -> None:
-    posterior.save(tmp_path / "run.nc")
-    loaded: Any = relpref.load(tmp_path / "run.nc")
-    assert_frame_equal(loaded.prefer(asked), expected)
 
 
 def test_answers_that_were_held_out(posterior: Any, asked: Any, expected: Any) -> None:
@@ -195,13 +187,13 @@ def test_columns_that_were_not_learned(plain: Any, asked: Any, column: str, mess
         ({"covariates": {"length_first": 3, "length_second": 2}}, "length_first"),
     ],
 )
-@pytest.mark.parametrize("form", ["index", "winner"])
 def test_a_column_and_an_argument(
-    posterior: Any, asked: Any, arguments: dict[str, Any], name: str, form: str
+    posterior: Any, asked: Any, arguments: dict[str, Any], name: str
 ) -> None:
     message = f"pairs: '{name}' is given in a column and as an argument; leave one of the two out"
-    with pytest.raises(DataError, match=message):
-        posterior.prefer(FORMS[form](asked), **arguments)
+    for form in ("index", "winner"):
+        with pytest.raises(DataError, match=message):
+            posterior.prefer(FORMS[form](asked), **arguments)
 
 
 def changed(column: str, value: Any) -> Any:
@@ -217,7 +209,6 @@ def changed(column: str, value: Any) -> Any:
     ("change", "error", "message"),
     [
         (changed("rater", "dan"), UnknownLabelError, r"rater\[3\]: 'dan' has given no answer"),
-        (changed("first", "i9"), UnknownLabelError, "'i9' is not the label of an item"),
         (changed("first", None), DataError, r"index label 10\), column 'first': the label is miss"),
         (changed("shown_first", "i9"), UnknownLabelError, "'i9' is not the label of an item"),
         (changed("home", "i9"), UnknownLabelError, r"index label 10\), column 'home': 'i9' is not"),
@@ -225,11 +216,6 @@ def changed(column: str, value: Any) -> Any:
             changed("length_first", np.nan),
             DataError,
             r"pairs, row 3 \(index label 10\), column 'length_first': nan is no value",
-        ),
-        (
-            changed("length_first", 1e200),
-            DataError,
-            r"column 'length_first': 1e\+200 exceeds 1e\+100",
         ),
         (
             lambda table: table.drop(columns="length_second"),
@@ -264,18 +250,12 @@ def test_refused(posterior: Any, asked: Any, change: Any, error: Any, message: s
 
 
 def test_short_ways(plain: Any, posterior: Any) -> None:
-    asked = plain.next_pairs(2, repeats=9)
-    assert_frame_equal(asked, next_pairs(plain, 2, repeats=9))
     options: dict[str, Any] = {"items": ITEMS[:3], "repeats": 9, "rater": "ann"}
-    expected = next_pairs(posterior, 2, **options)
-    assert_frame_equal(posterior.next_pairs(2, **options), expected)
-    other = relpref.fit(
-        items=ITEMS, answers=answers()[["first", "second", "winner"]], engine="laplace"
-    )
-    expected = compare({"this": plain, "other": other})
-    assert_frame_equal(plain.compare(other), expected)
-    named = plain.compare({"modes": other, "folds": k_fold(plain, 3)})
-    assert set(named.index) == {"this", "modes", "folds"}
+    assert_frame_equal(posterior.next_pairs(2, **options), next_pairs(posterior, 2, **options))
+    folds = k_fold(plain, 3)
+    expected = compare({"this": plain, "other": folds})
+    assert_frame_equal(plain.compare(folds), expected)
+    assert_frame_equal(plain.compare({"other": folds}), expected)
     assert relpref.compare is compare
 
 
@@ -286,33 +266,3 @@ def test_fewer_questions_than_asked_for_are_noted(plain: Any) -> None:
         assert plain.next_pairs(3).empty
     with pytest.warns(UserWarning, match=r"max_wrong above 0\.01 allows more"):
         assert plain.next_pairs(repeats=99, max_wrong=0.01).empty
-
-
-def test_frames_of_polars_give_the_same_numbers() -> None:
-    pytest.importorskip("polars")
-    rng = np.random.default_rng(5)
-    items = pd.DataFrame({"item": ITEMS, "x": rng.normal(size=5), "kind": list("uvuvu")})
-    links = pd.DataFrame({"source": ["i0", "i1"], "target": ["i2", "i3"]})
-    table, options = answers(), {"covariates": ["home", "length"], "hyperparameters": "maximize"}
-    tables = [items, table, links, answers(6, seed=1), pd.DataFrame({"a": ["i0"], "b": ["i4"]})]
-    results = []
-    for form in (lambda each: each, as_polars):
-        each, asked, edges, more, pairs = map(form, tables)
-        fitted: Any = relpref.fit(
-            each.set_index("item") if form is not as_polars else each,
-            asked,
-            {"near": edges},
-            **options,  # type: ignore[arg-type]
-        )
-        results.append(
-            [
-                fitted.ranking(),
-                fitted.prefer(more),
-                fitted.update(more).ranking(),
-                fitted.next_pairs(pairs=pairs, repeats=99),
-                fitted.explain(),
-            ]
-        )
-    for one, other in zip(*results, strict=True):
-        assert isinstance(other, pd.DataFrame)
-        assert_frame_equal(one, other, check_exact=True)

@@ -1,5 +1,4 @@
 import gc
-import json
 import os
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from numpy.testing import assert_array_equal
 import relpref
 from relpref.data import PreferenceData
 from relpref.errors import StorageError
-from relpref.infer import EP, Posterior, UtilityPosterior, from_samples
+from relpref.infer import EP, UtilityPosterior, from_samples
 from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
 from relpref.models import xpgp
@@ -53,26 +52,23 @@ def kinds(
 def check_same(first: Any, second: Any) -> None:
     assert type(first) is type(second)
     assert first.log_evidence == second.log_evidence
-    assert dict(first.info) == dict(second.info)
-    assert dict(first.slices) == dict(second.slices)
-    assert list(first.hyperparameters) == list(second.hyperparameters)
-    for name, value in first.hyperparameters.items():
-        assert type(value) is type(second.hyperparameters[name])
+    for name in ("info", "slices"):
+        assert dict(getattr(first, name)) == dict(getattr(second, name))
     for name in ("hyperparameters", "hyperparameter_draws", "sites"):
         left, right = getattr(first, name), getattr(second, name)
-        assert set(left) == set(right)
+        assert list(left) == list(right)
         for key in left:
+            assert type(left[key]) is type(right[key])
             assert_array_equal(left[key], right[key], strict=True)
     assert_array_equal(first.key, second.key, strict=True)
     assert_array_equal(first.mean(), second.mean(), strict=True)
     assert_array_equal(first.covariance(), second.covariance(), strict=True)
     assert_array_equal(first.sample(3), second.sample(3), strict=True)
     if isinstance(first, UtilityPosterior):
-        assert list(map(repr, first.data.labels)) == list(map(repr, second.data.labels))
-        assert first.data.notes == second.data.notes
-        for left, right in zip(
-            jax.tree.leaves(first.data), jax.tree.leaves(second.data), strict=True
-        ):
+        one, other = first.data, second.data
+        assert list(map(repr, one.labels)) == list(map(repr, other.labels))
+        assert one.notes == other.notes
+        for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
             assert_array_equal(left, right, strict=True)
         pd.testing.assert_frame_equal(first.ranking(), second.ranking())
         pd.testing.assert_frame_equal(first.explain(), second.explain())
@@ -91,55 +87,24 @@ def test_round_trip(kind: str, kinds: dict[str, Any], tmp_path: Path) -> None:
 def test_labels_and_notes_come_back(
     make_data: Callable[..., PreferenceData], fit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    moment = datetime(2024, 2, 29, 12, 30)
-    names = [
-        ("a", 1),
-        "1",
-        1,
-        -4,
-        date(2024, 2, 29),
-        moment,
-        ".",
-        "ä\nö",
-        1.5,
-        False,
-        ("b", (1, "c")),
-    ]
+    leap, moment = date(2024, 2, 29), datetime(2024, 2, 29, 12, 30)
+    names = [("a", 1), "1", 1, -4, leap, moment, ".", "ä\nö", 1.5, False, ("b", (1, "c"))]
     names.append(pd.Timestamp("2024-02-29 12:30:00.000000001"))
     posterior = fit(make_data(names=names))
     posterior.save(tmp_path / "labels.nc")
     check_same(posterior, relpref.load(tmp_path / "labels.nc"))
+    for table in (posterior.utilities(), posterior.explain()):
+        assert list(map(repr, table.index)) == list(map(repr, names))
+    answer = posterior.prefer([(("a", 1), 1), (leap, False)])
+    assert answer["first"].tolist() == [("a", 1), leap]
+    assert answer["second"].tolist() == [1, False]
 
 
-def test_labels_that_cannot_be_stored(
-    make_data: Callable[..., PreferenceData], fit: Callable[..., Any], tmp_path: Path
-) -> None:
-    names: list[Any] = [f"e{k}" for k in range(12)]
-    names[3] = frozenset({1})
-    posterior = fit(make_data(names=names))
+def test_labels_that_cannot_be_stored(posterior: Any, tmp_path: Path) -> None:
+    labels = (frozenset({1}), *posterior.data.labels[1:])
     with pytest.raises(StorageError, match="frozenset"):
-        posterior.save(tmp_path / "labels.nc")
+        replace(posterior, data=replace(posterior.data, labels=labels)).save(tmp_path / "run.nc")
     assert not list(tmp_path.iterdir())
-
-
-def test_no_attributes(fit: Callable[..., Any], tmp_path: Path) -> None:
-    """Arrays of shape (n, 0) are stored, too."""
-    links = pd.DataFrame({"source": list("abc"), "target": list("bcd")})
-    answers = pd.DataFrame({"winner": list("ab"), "loser": list("bd")})
-    data = PreferenceData.from_tables(list("abcd"), answers, {"next": links})
-    assert data.attributes.shape == (4, 0)
-    posterior = fit(data, {"next_amplitude": 1.0, "next_range": 1.0, "individual_amplitude": 0.5})
-    posterior.save(tmp_path / "bare.nc")
-    read = relpref.load(tmp_path / "bare.nc")
-    check_same(posterior, read)
-    assert isinstance(read, UtilityPosterior)
-    assert list(read.explain().columns) == [
-        "next",
-        "individual",
-        "mean",
-        "share_next",
-        "share_individual",
-    ]
 
 
 def test_it_is_plain_netcdf(posterior: Any, tmp_path: Path) -> None:
@@ -184,8 +149,6 @@ def test_missing_files_and_folders(tmp_path: Path, posterior: Any) -> None:
     with pytest.raises(StorageError, match="is a folder"):
         posterior.save(tmp_path)
     with pytest.raises(StorageError, match="cannot write"):
-        posterior.save(tmp_path / "missing" / "run.nc")
-    with pytest.raises(OSError, match="cannot write"):
         posterior.save(tmp_path / "missing" / "run.nc")
 
 
@@ -259,22 +222,24 @@ def test_unknown_kinds_of_labels(saved: Path) -> None:
         relpref.load(saved)
 
 
-@pytest.mark.parametrize(
-    "program", ["os:system", "relpref.posterior.storage:save", "program:no_such", "engine:EP"]
-)
-def test_a_file_cannot_name_programs_of_others(program: str, saved: Path) -> None:
-    replace_in_content(saved, "program:xpgp", program)
-    with pytest.raises(StorageError, match="is not registered"):
-        relpref.load(saved)
+def test_a_file_cannot_name_programs_of_others(saved: Path) -> None:
+    before = "program:xpgp"
+    for program in (
+        "os:system",
+        "relpref.posterior.storage:save",
+        "program:no_such",
+        "engine:EP",
+    ):
+        replace_in_content(saved, before, program)
+        with pytest.raises(StorageError, match="is not registered"):
+            relpref.load(saved)
+        before = program
 
 
 @pytest.mark.parametrize(
-    "missing",
-    ["mean", "covariance", "key", "data.comparisons/winner", "sites/shift"],
+    "missing", ["mean", "covariance", "key", "data.comparisons/winner", "sites/shift"]
 )
 def test_incomplete_files(missing: str, saved: Path) -> None:
-    import h5py
-
     with h5py.File(saved, "a") as file:
         del file[missing]
     reseal(saved)
@@ -370,11 +335,6 @@ def test_a_full_disk_leaves_the_process_and_the_earlier_file(saved: Path) -> Non
     ]
 
 
-def test_posteriors_are_of_their_own_type(kinds: dict[str, Any]) -> None:
-    assert type(kinds["plain"]) is Posterior
-    assert not hasattr(kinds["plain"], "ranking")
-
-
 def test_labels_of_lists_in_earlier_files() -> None:
     """Each row had the position of its list's label, in an order of their own."""
     table = {"list": list("xxxyyyzzz"), "item": list("abcbcacab"), "place": [1, 2, 3] * 3}
@@ -390,23 +350,13 @@ def test_labels_of_lists_in_earlier_files() -> None:
     assert "list_label" not in codec.encode(data, {}, "data")["fields"]["comparisons"]["fields"]
 
 
-def test_data_and_arrays_among_options_come_back(data: PreferenceData) -> None:
-    kept: dict[str, Any] = {}
-    stored = codec.encode({"other": data, "weights": np.arange(3.0)}, kept, "origin")
-    again = codec.decode(json.loads(codec.dump(stored)), kept, "origin")
-    assert again["other"].labels == data.labels
-    for one, other in zip(jax.tree.leaves(again["other"]), jax.tree.leaves(data), strict=True):
-        assert_array_equal(one, other, strict=True)
-    assert_array_equal(again["weights"], np.arange(3.0))
-
-
 def test_stored_labels_with_blanks_are_found_by_either_form(tmp_path: Path) -> None:
     """Runs of earlier versions have items and raters with blanks around their labels."""
     answers = pd.DataFrame(
-        [("Ann", "Bo", "x"), ("Bo", "Cy", "y"), ("Ann", "Cy", "x")],
-        columns=["winner", "loser", "rater"],
+        {"winner": ["Ann", "Bo", "Ann"], "loser": ["Bo", "Cy", "Cy"], "rater": ["x", "y", "x"]}
     )
-    fitted = relpref.fit(answers=answers, hyperparameters="maximize")
+    fixed: Any = {"individual_amplitude": 1.0, "rater_noise": [0.5, 2.0]}
+    fitted = relpref.fit(answers=answers, fixed=fixed, check=False)
     comparisons = replace(fitted.data.comparisons, raters=("x ", "y"))
     data = replace(fitted.data, labels=("Ann ", "Bo", "Cy"), comparisons=comparisons)
     replace(fitted, data=data).save(tmp_path / "old.nc")
@@ -414,10 +364,8 @@ def test_stored_labels_with_blanks_are_found_by_either_form(tmp_path: Path) -> N
     assert old.data.labels == ("Ann ", "Bo", "Cy")
     wanted = old.prefer("Ann ", "Bo", rater="x ")["probability"][0]
     assert old.prefer("Ann", "\u00a0Bo", rater="x")["probability"][0] == wanted
-    assert (
-        old.choose(["Ann", "Bo"])["probability"].iloc[0]
-        == old.choose(["Ann ", "Bo"])["probability"].iloc[0]
-    )
+    one, other = (old.choose([label, "Bo"])["probability"].iloc[0] for label in ("Ann", "Ann "))
+    assert one == other
     assert old.order(["Ann", "Bo"]) == old.order(["Ann ", "Bo "])
     more = old.update(answers.assign(winner=["Ann ", "Bo", "Ann"]))
     assert more.data.labels == old.data.labels and more.data.comparisons.raters == ("x ", "y")

@@ -24,12 +24,8 @@ MORE = pd.DataFrame({"winner": ["e3", "e1", "e3"], "loser": ["e7", "e2", "e7"], 
 def distance(one: Any, other: Any) -> float:
     """Largest difference of means and covariances."""
     first, second = one.belief, other.belief
-    return float(
-        max(
-            abs(first.mean() - second.mean()).max(),
-            abs(first.covariance() - second.covariance()).max(),
-        )
-    )
+    gaps = (first.mean() - second.mean(), first.covariance() - second.covariance())
+    return float(max(abs(gap).max() for gap in gaps))
 
 
 @pytest.fixture(scope="module")
@@ -93,16 +89,22 @@ def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None
     assert_allclose(moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12)
 
 
-def off(one: Any, exact: Any) -> float:
-    """Largest error of a mean, in sds, or of an sd, relative: of utilities less their average, and
-    of compared pairs' gaps.
+def errors(one: Any, exact: Any, pairs: Any) -> tuple[float, float]:
+    """Largest error of a mean, in sds, and of an sd, relative: of utilities less their average, and
+    of the gaps of pairs.
     """
-    data = one.data
-    centred = one.belief.centred(), exact.belief.centred()
-    gaps = [each.belief.differences(data.winner, data.loser) for each in (one, exact)]
-    means = np.concatenate([centred[0].location - centred[1].location, gaps[0].mean - gaps[1].mean])
-    sd, right = (np.concatenate([a.sd(), b.sd]) for a, b in zip(centred, gaps, strict=True))
-    return float(max(np.abs(means / right).max(), np.abs(sd / right - 1).max()))
+    means, sds = [], []
+    for each in (one.belief, exact.belief):
+        centred, gaps = each.centred(), each.differences(*pairs)
+        means.append(np.concatenate([centred.mean(), gaps.mean]))
+        sds.append(np.concatenate([centred.sd(), gaps.sd]))
+    moved = np.abs(means[0] - means[1]) / sds[1]
+    return float(moved.max()), float(np.abs(sds[0] / sds[1] - 1).max())
+
+
+def off(one: Any, exact: Any) -> float:
+    """Largest error of utilities and of compared pairs."""
+    return max(errors(one, exact, (one.data.winner, one.data.loser)))
 
 
 def plain(number: int) -> list[tuple[str, str]]:
@@ -138,21 +140,16 @@ def estimate(posterior: Any) -> float:
 
 def accurate(one: Any, exact: Any) -> bool:
     """Whether all means are within 0.05 sds, and all sds within 3 %."""
-    every = np.triu_indices(one.belief.size, 1)
-    centred = one.belief.centred(), exact.belief.centred()
-    gaps = [each.belief.differences(*every) for each in (one, exact)]
-    means = [np.concatenate([a.mean(), b.mean]) for a, b in zip(centred, gaps, strict=True)]
-    sd, right = (np.concatenate([a.sd(), b.sd]) for a, b in zip(centred, gaps, strict=True))
-    moved = np.abs(means[0] - means[1]) / right
-    return bool(moved.max() < 0.05 and np.abs(sd / right - 1).max() < 0.03)
+    moved, ratio = errors(one, exact, np.triu_indices(one.belief.size, 1))
+    return moved < 0.05 and ratio < 0.03
 
 
 def test_quick_updates_stay_near_full_ones(posterior: Any) -> None:
     found = posterior
-    for answer in plain(20):
+    for answer in plain(10):
         found = found.update([answer], quick=True)
         assert found.info["quick_error"] < 0.02 and accurate(found, found.update())
-    assert found.quick_answers == 20
+    assert found.quick_answers == 10
 
 
 @pytest.mark.parametrize("columns", [[], pytest.param(["rater", "tie"], marks=pytest.mark.slow)])
@@ -170,7 +167,8 @@ def test_few_answers_of_a_session_need_a_full_update(columns: list[str]) -> None
 
     pairs = [rng.choice(items.index, 2, replace=False) for _ in range(20)]
     names = ["winner", "loser", *columns]
-    found = relpref.fit(items, pd.DataFrame([answer(*pair) for pair in pairs])[names])
+    table = pd.DataFrame([answer(*pair) for pair in pairs])[names]
+    found = relpref.fit(items, table, check=False)
     assert len(found.belief.weights) > 10
     fully = 0
     for _ in range(20):
@@ -224,29 +222,12 @@ def test_ties_bring_their_hyperparameter(posterior: Any, data: PreferenceData) -
         posterior.update(table)
 
 
-@pytest.mark.slow
-def test_raters_who_are_new_are_typical(
-    make_data: Callable[..., PreferenceData],
-    fit: Callable[..., Any],
-    hyperparameters: dict[str, Any],
-) -> None:
-    data = make_data(0)
-    table = data.to_tables()[1].assign(rater=["ann", "bob"] * 15)
-    known = hyperparameters | {"rater_noise": [0.8, 1.3]}
-    posterior = fit(data.with_comparisons(table), known)
-    found = posterior.update(
-        pd.DataFrame({"winner": ["e1"], "loser": ["e2"], "rater": ["cyn"]}), quick=True
-    )
-    assert_allclose(found.hyperparameters["rater_noise"], [0.8, 1.3, 1.0])
-    assert found.data.comparisons.raters == ("ann", "bob", "cyn")
-
-
-def test_hyperparameters_are_fitted_on_schedule(maximised: Any) -> None:
-    answers = maximised.data.num_answers
-    assert not maximised.refit_is_due(answers + answers // 4 - 1)
-    assert maximised.refit_is_due(answers + answers // 4 + 1)
-    few = maximised.update(MORE, hyperparameters="schedule")
-    for name, value in maximised.hyperparameters.items():
+def test_hyperparameters_are_fitted_on_schedule(posterior: Any) -> None:
+    answers = posterior.data.num_answers
+    assert not posterior.refit_is_due(answers + answers // 4 - 1)
+    assert posterior.refit_is_due(answers + answers // 4 + 1)
+    few = posterior.update(MORE, hyperparameters="schedule")
+    for name, value in posterior.hyperparameters.items():
         assert_array_equal(few.hyperparameters[name], value)
     assert few.info["answers_at_fit"] == answers
 
@@ -261,21 +242,6 @@ def test_hyperparameters_are_fitted_from_where_they_are(maximised: Any) -> None:
         assert_allclose(many.hyperparameters[name], value, rtol=0.02)
     assert many.info["evaluations"] < afresh.info["evaluations"]  # from where they were
     assert "answers_at_fit" not in many.info
-
-
-def test_answers_that_were_not_given_cannot_be_withdrawn(posterior: Any, updated: Any) -> None:
-    with pytest.raises(DataError, match=r"'e3', 'e7'.*taken back 4 times and was given 3"):
-        updated.update(withdraw=[("e3", "e7")] * 4)
-    with pytest.raises(DataError, match="taken back 1 times and was given 0"):
-        posterior.update(withdraw=[("e7", "e3")], quick=True)
-
-
-def test_pairs_will_do_for_a_table(posterior: Any) -> None:
-    named = posterior.update([("e3", "e7")], quick=True)
-    tabled = posterior.update(MORE.iloc[:1], quick=True)
-    assert distance(named, tabled) == 0
-    with pytest.raises(DataError, match="e3: there is no such file"):
-        posterior.update("e3")
 
 
 def test_a_prior_can_be_updated(
@@ -301,31 +267,23 @@ def test_laplace_is_updated_too(data: PreferenceData, hyperparameters: dict[str,
     assert distance(posterior.update(MORE, quick=True), found) < 0.5 * distance(posterior, found)
 
 
-def test_an_updated_posterior_is_saved_and_updated_again(
-    posterior: Any, updated: Any, tmp_path: Any
-) -> None:
-    quickly = posterior.update(MORE, quick=True)
-    quickly.save(tmp_path / "quick.nc")
-    again: Any = relpref.load(tmp_path / "quick.nc")
-    assert distance(again, quickly) == 0
-    assert distance(again.update(), updated) < 1e-6
-
-
 def test_what_cannot_be_updated_says_so(
-    data: PreferenceData, posterior: Any, hyperparameters: dict[str, Any]
+    data: PreferenceData, posterior: Any, updated: Any, samples: dict[str, Any]
 ) -> None:
-    names = {
-        name: np.full((20, *np.shape(value)), value) for name, value in hyperparameters.items()
-    }
-    draws = {"utility": np.random.default_rng(0).standard_normal((20, 12)), **names}
-    sampled: Any = from_samples(draws, xpgp, data)
+    sampled: Any = from_samples(samples, xpgp, data)
     with pytest.raises(UnsupportedProgramError, match="EP or Laplace"):
         sampled.update(MORE)
+    with pytest.raises(DataError, match="e3: there is no such file"):
+        posterior.update("e3")
     with pytest.raises(DataError, match="quick=True keeps them"):
         posterior.update(MORE, quick=True, hyperparameters="refit")
+    with pytest.raises(DataError, match=r"'e3', 'e7'.*taken back 4 times and was given 3"):
+        updated.update(withdraw=[("e3", "e7")] * 4)
+    with pytest.raises(DataError, match="taken back 1 times and was given 0"):
+        posterior.update(withdraw=[("e7", "e3")], quick=True)
 
 
-@pytest.mark.parametrize("seed", [6, 8, 10])
+@pytest.mark.parametrize("seed", [6, 8])
 def test_sites_of_points_are_known_up_to_the_tolerance_of_points(seed: int) -> None:
     """Answers given several times have small sites, of which that tolerance is a large share."""
     rng, labels = np.random.default_rng(seed), list("abcde")
@@ -335,11 +293,10 @@ def test_sites_of_points_are_known_up_to_the_tolerance_of_points(seed: int) -> N
         [(labels[i], labels[j], int(rng.integers(1, 7))) for i, j in pairs],
         columns=["winner", "loser", "count"],
     )
-    posterior = relpref.fit(items, answers, {"near": [("a", "b"), ("b", "c"), ("d", "e")]})
-    assert (
-        posterior.update([("a", "e")], quick=True).data.num_answers
-        == posterior.data.num_answers + 1
-    )
+    links = {"near": [("a", "b"), ("b", "c"), ("d", "e")]}
+    posterior = relpref.fit(items, answers, links, check=False)
+    number = posterior.update([("a", "e")], quick=True).data.num_answers
+    assert number == posterior.data.num_answers + 1
 
 
 @pytest.mark.slow
@@ -363,22 +320,25 @@ def test_a_program_of_other_predictors_is_refused_quick_updates(data: Preference
 
 
 @pytest.mark.parametrize(
-    "column", [{"strength": [1, 2, 3] * 10}, {"probability": [0.6, 0.7, 0.9] * 10}], ids=str
+    ("column", "hyperparameter"),
+    [
+        ({"strength": [1, 2, 3] * 10}, {"strength_steps": [0.5, 0.5]}),
+        ({"probability": [0.6, 0.7, 0.9] * 10}, {"soft_noise": 0.7}),
+    ],
+    ids=["strength", "probability"],
 )
 @pytest.mark.slow
 def test_rows_that_are_no_answers_are_possible_ones(
-    column: dict[str, Any], make_data: Any, fit: Any, hyperparameters: dict[str, Any]
+    column: Any, hyperparameter: Any, make_data: Any, fit: Any, hyperparameters: dict[str, Any]
 ) -> None:
     data = make_data(0)
     table = data.to_tables()[1].assign(**column)
     if "probability" in column:
         table = table.rename(columns={"winner": "first", "loser": "second"})
-    known = hyperparameters | {"strength_steps": [0.5, 0.5], "soft_noise": 0.7}
-    sites = {"strength": "soft_noise", "probability": "strength_steps"}[next(iter(column))]
-    known.pop(sites)
+    known = hyperparameters | hyperparameter
     posterior = fit(data.with_comparisons(table), known)
     assert distance(posterior.update(), posterior) < 1e-6
-    more = table.iloc[:2].assign(**{name: cells[:2] for name, cells in column.items()})
+    more = table.iloc[:2]
     found = posterior.update(more)
     assert distance(found, fit(found.data, known)) < 1e-6
     assert distance(posterior.update(more, quick=True).update(), found) < 1e-6

@@ -12,7 +12,6 @@ import pytest
 from relpref.errors import DataError, StorageError
 from relpref.infer import UtilityPosterior
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import DrawsBelief
 from relpref.report import Section, write
 from relpref.report.page import render
 
@@ -29,48 +28,16 @@ def test_writes_one_file(tmp_path: Path, posterior: UtilityPosterior) -> None:
     assert path.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
-@pytest.mark.usefixtures("without_pictures")
-def test_chapters_in_order(posterior: UtilityPosterior, read: Any) -> None:
-    assert read(page(posterior, title="Which is better?")).text("h1", "h2") == [
-        "Which is better?",
-        "Ranking",
-        "What drives it",
-        "Attributes",
-        "Keep in mind",
-        "All places",
-        "Who is better than whom",
-        "Where the utilities come from",
-        "What was asked and answered",
-        "How far to trust it",
-        "Hyperparameters",
-        "How the computation went",
-        "Methods",
-        "Versions",
-    ]
-
-
 def test_loads_nothing_and_runs_nothing(posterior: UtilityPosterior, read: Any) -> None:
     found = read(page(posterior))
-    names = {tag for tag, _ in found.tags}
-    assert not names & {
-        "script",
-        "link",
-        "img",
-        "iframe",
-        "object",
-        "embed",
-        "form",
-        "base",
-        "image",
-        "foreignobject",
-    }
-    for _, attributes in found.tags:
+    harmful = "script link img iframe object embed form base image foreignobject"
+    for tag, attributes in found.tags:
+        assert tag not in harmful.split()
         for name, value in attributes.items():
             assert not name.startswith("on") and name != "src"
             if name in ("href", "xlink:href"):
                 assert value is not None and value.startswith("#")
-            if not name.startswith("xmlns"):
-                assert "://" not in (value or "")
+            assert name.startswith("xmlns") or "://" not in (value or "")
     assert "url(" not in found.source.replace("url(#", "")
     assert "@import" not in found.source and "DejaVu" not in found.source
     (policy,) = [
@@ -89,14 +56,11 @@ def test_accessible(posterior: UtilityPosterior, read: Any) -> None:
     assert len(ids) == len(set(ids))
     for _, attributes in found.tags:
         for name in ("aria-labelledby", "href", "xlink:href"):
-            for one in (attributes.get(name) or "").split():
-                assert one.removeprefix("#") in ids
+            targets = (attributes.get(name) or "").replace("#", "").split()
+            assert set(targets) <= set(ids)
     pictures = found.all("svg")
-    assert (
-        len(pictures) == 2
-        and len(found.all("details")) == 10
-        and all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
-    )
+    assert len(pictures) == 2 and len(found.all("details")) == 10
+    assert all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
     assert all(header.get("scope") in ("col", "row") for header in found.all("th"))
     assert all(box.get("aria-label") for box in found.all("div") if "tabindex" in box)
 
@@ -144,13 +108,6 @@ def test_the_users_plot_style_does_not_matter(posterior: UtilityPosterior) -> No
 
 
 @pytest.mark.usefixtures("without_pictures")
-@pytest.mark.parametrize("path", ["missing/report.html", "."])
-def test_unwritable(tmp_path: Path, posterior: UtilityPosterior, path: str) -> None:
-    with pytest.raises(StorageError, match=r"folder"):
-        write(posterior, tmp_path / path, relations_evidence=False)
-
-
-@pytest.mark.usefixtures("without_pictures")
 def test_the_earlier_file_survives(
     tmp_path: Path, posterior: UtilityPosterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,25 +131,6 @@ def test_banner_where_not_converged(tmp_path: Path, make: Any, read: Any) -> Non
     assert "did not converge (max iterations)" in found.prose and "Raise max_sweeps" in found.prose
     assert "the fit itself did not converge" in found.prose
     assert {"class": "banner"} not in read(page(make())).all("p")
-
-
-@pytest.mark.usefixtures("without_pictures")
-def test_draws(make: Any, read: Any) -> None:
-    size = make().data.num_items
-    draws = np.random.default_rng(0).normal(size=(50, size)) + np.linspace(1, -1, size)
-    posterior = make(
-        belief=DrawsBelief(draws),
-        log_evidence=None,
-        sites={},
-        info={"engine": "samples", "result": "converged", "iterations": 50, "chains": 1},
-        hyperparameters={"near_amplitude": 0.5},
-        hyperparameter_draws={"near_amplitude": np.linspace(0.3, 0.7, 50)},
-    )
-    found = read(page(posterior, relations_evidence=True))
-    assert {"0.500", "0.320 to 0.680"} < set(found.text("bdi"))
-    assert "needs a posterior from EP" in found.prose
-    assert "to_arviz" not in found.prose
-    assert "Minka" not in found.prose
 
 
 @pytest.mark.usefixtures("without_pictures")
@@ -244,15 +182,6 @@ def test_sections_of_another_type(posterior: UtilityPosterior) -> None:
         DataError, match=r"sections: got a str; each must be a relpref\.report\.Section"
     ):
         page(posterior, sections=["text"])
-
-
-def test_many_items(tables: Any, make: Any, read: Any) -> None:
-    data = tables([f"item {i} {'with a very long name ' * 40}" for i in range(400)], 300)
-    text = page(make(data))
-    assert len(text) < 1_000_000
-    found = read(text)
-    assert "The first 20 of 400." in found.prose
-    assert "The first 50 of 400 items" in found.text("caption")
 
 
 def test_contrast() -> None:

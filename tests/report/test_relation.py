@@ -8,11 +8,11 @@ import pytest
 
 from relpref.errors import DataError
 from relpref.infer import RelationPosterior
-from relpref.report.blocks import Chapter, significant
+from relpref.report.blocks import Chapter
 from relpref.report.page import _body, _environment, render
 from relpref.report.relation import Subject, average
 from relpref.report.words import OURS
-from relpref.rls import ConditionalRanker, concordance
+from relpref.rls import ConditionalRanker
 
 
 def tables(p: int = 8, m: int = 6) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
@@ -40,66 +40,12 @@ def complete() -> RelationPosterior:
     return fitted(relation, nodes, objects)
 
 
-def test_chapters(complete: RelationPosterior, read: Any) -> None:
-    found = read(render(complete, title="Who likes what"))
-    assert found.text("h1", "h2") == [
-        "Who likes what",
-        "Ranking",
-        "Keep in mind",
-        "Rankings",
-        "Objects on top",
-        "The data and the model",
-        "How far to trust it",
-        "Hyperparameters",
-        "How the computation went",
-        "Methods",
-        "Versions",
-    ]
-    text = found.prose
-    assert (
-        "ranks 6 objects for each of 8 nodes. It rests on 48 labels of 48 pairs: everything is "
-        "known." in text
-    )
-    assert "Conditional Ranking on Relational Data" in text and "Machine Learning 93" in text
+def test_labels_are_shown_as_they_are(complete: RelationPosterior, read: Any) -> None:
+    page = render(complete, title="Who likes what")
+    found = read(page)
+    assert found.text("h1") == ["Who likes what"]
     assert not found.all("b") and len(found.all("svg")) == 2
-    assert render(complete, title="Who likes what") == found.source
-
-
-def test_rankings_say_what_the_posterior_says(complete: RelationPosterior) -> None:
-    subject = Subject(complete)
-    table, expected = subject.ranking(2), complete.ranking(complete.nodes.labels[2])
-    assert [complete.objects.labels[row] for row in table["position"]] == list(expected.index)
-    np.testing.assert_allclose(table[["mean", "lower"]], expected[["mean", "lower"]], atol=1e-9)
-    assert subject.known(2)[4] == pytest.approx(complete.problem.values.matrix[2, 4])
-
-
-@pytest.mark.usefixtures("without_pictures")
-def test_nodes_left_out_by_refits(complete: RelationPosterior, prose: Any) -> None:
-    nodes, objects, relation = tables()
-    right = []
-    for row in range(len(nodes)):
-        kept = np.arange(len(nodes)) != row
-        rest = fitted(relation[kept], nodes[kept], objects)
-        right.append(concordance(relation[row], rest.mean(nodes.iloc[[row]]).to_numpy()[0]))
-    assert f"{100 * np.mean(right):.0f}% come in the right order, on average over 8 nodes" in prose(
-        complete
-    )
-
-
-@pytest.mark.usefixtures("without_pictures")
-def test_labels_left_out_by_refits(complete: RelationPosterior, prose: Any) -> None:
-    nodes, objects, relation = tables()
-    predicted = np.empty_like(relation)
-    for place in np.ndindex(relation.shape):
-        rest = relation.copy()
-        rest[place] = np.nan
-        posterior = fitted(rest, nodes, objects)
-        # With the ranking loss scores have no level: that of the node's other labels.
-        scores = posterior.mean().to_numpy()[place[0]]
-        others = np.arange(relation.shape[1]) != place[1]
-        predicted[place] = scores[place[1]] + np.mean(relation[place[0], others] - scores[others])
-    error = np.sqrt(np.mean(np.square(relation - predicted)))
-    assert f"the typical error is {significant(float(error))}" in prose(complete)
+    assert render(complete, title="Who likes what") == page
 
 
 @pytest.mark.usefixtures("without_pictures")

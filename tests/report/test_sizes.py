@@ -1,7 +1,6 @@
 """Runs without answers, with one item, and with very many."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +8,9 @@ import pandas as pd
 import pytest
 
 from relpref.data import PreferenceData
-from relpref.infer import UtilityPosterior, from_samples
-from relpref.models import preference_gp
+from relpref.infer import UtilityPosterior
 from relpref.posterior.gaussian import DrawsBelief, GaussianBelief
-from relpref.report.page import render, write
+from relpref.report.page import render
 from relpref.report.subject import Subject, places_of
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -72,25 +70,3 @@ def test_many_items_are_summarised(
     assert f"The first 50 of {size:,} items" in found.text("caption")
     assert f"and {size - 40:,} more were never compared" in found.prose
     assert len(Subject(posterior).ranking) == size
-
-
-@pytest.mark.slow
-def test_fifty_thousand_from_draws_of_a_sampler(tmp_path: Path) -> None:
-    """No covariance of so many fits into memory; draws of a sampler that needs none become a
-    posterior, and a page.
-    """
-    size, rng = 50_000, np.random.default_rng(0)
-    names = np.array([f"item {row}" for row in range(size)], dtype=object)
-    first, second = rng.permutation(size)[:6000].reshape(2, 3000)
-    answers = pd.DataFrame({"winner": names[first], "loser": names[second]})
-    data = PreferenceData.from_tables(
-        pd.DataFrame({"x": rng.normal(size=size)}, index=names), answers
-    )
-    samples = {
-        "attributes_amplitude": np.ones(40),
-        "attributes_lengthscale": np.ones((40, 1)),
-        "attributes_linear_share": np.full(40, 0.5),
-        "utility": rng.normal(size=(40, size)),
-    }
-    posterior = from_samples(samples, preference_gp, data)
-    assert write(posterior, tmp_path / "report.html").stat().st_size < 5_000_000

@@ -1,4 +1,6 @@
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,87 +18,41 @@ from relpref.report.blocks import (
 
 
 @pytest.mark.parametrize(
-    ("probability", "shown"),
+    ("written", "given", "shown"),
     [
-        (0, "<0.1%"),
-        (0.0123, "1%"),
-        (0.0996, "10%"),
-        (0.5, "50%"),
-        (0.994, "99.4%"),
-        (1, ">99.9%"),
-        (math.nan, "–"),
+        (
+            percent,
+            [0, 0.0123, 0.0996, 0.5, 0.994, 1, math.nan],
+            ["<0.1%", "1%", "10%", "50%", "99.4%", ">99.9%", "–"],
+        ),
+        (
+            lambda count: counted_share(count, 5000),
+            [0, 1, 2500, 4999, 5000],
+            ["0%", "<0.1%", "50%", ">99.9%", "100%"],
+        ),
+        (lambda count: counted_share(count, 1, "none", "all"), [0, 1], ["none", "all"]),
+        (lambda size: counted_share(0, size), [0], ["–"]),
+        (signed_percent, [-0.25, 1.3, 0.4, -0.001], ["−25%", "130%", "40%", "0%"]),
+        (fixed, [-1.234, -0.001, math.inf, 12.0], ["−1.23", "0.00", "–", "12.00"]),
+        (
+            significant,
+            [0, 0.012345, -1234.5, 1e-9, -2.5e12, math.nan, -math.inf],
+            ["0", "0.0123", "−1234", "1.00 × 10⁻⁹", "−2.50 × 10¹²", "–", "−∞"],
+        ),
+        (decimals_for, [[12.0, -3.0], [0.04, 0.01], [0.0], [], [math.nan]], [2, 3, 2, 2, 2]),
+        (listed, [["a"], ["a", "b", "c"]], ["a", "a, b and c"]),
+        (shorten, ["a" * 28], ["a" * 28]),
+        (clean, [("x", 1), "a" * 5000], ["(x, 1)", "a" * 2000 + "…"]),
     ],
 )
-def test_percent(probability: float, shown: str) -> None:
-    assert percent(probability) == shown
+def test_numbers_and_names_in_words(
+    written: Callable[[Any], Any], given: list[Any], shown: list[Any]
+) -> None:
+    assert [*map(written, given)] == shown
 
 
-def test_counted_shares_are_exact() -> None:
-    shown = [counted_share(count, 5000) for count in (0, 1, 2500, 4999, 5000)]
-    assert shown == ["0%", "<0.1%", "50%", ">99.9%", "100%"]
-    assert [counted_share(count, 1, "none", "all") for count in (0, 1)] == ["none", "all"]
-    assert counted_share(0, 0) == "–"
-
-
-@pytest.mark.parametrize(
-    ("share", "shown"), [(-0.25, "−25%"), (1.3, "130%"), (0.4, "40%"), (-0.001, "0%")]
-)
-def test_signed_percent(share: float, shown: str) -> None:
-    assert signed_percent(share) == shown
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"), [(-1.234, "−1.23"), (-0.001, "0.00"), (math.inf, "–"), (12.0, "12.00")]
-)
-def test_fixed(number: float, shown: str) -> None:
-    assert fixed(number) == shown
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [
-        (0, "0"),
-        (0.012345, "0.0123"),
-        (-1234.5, "−1234"),
-        (1e-9, "1.00 × 10⁻⁹"),
-        (-2.5e12, "−2.50 × 10¹²"),
-        (math.nan, "–"),
-        (-math.inf, "−∞"),
-    ],
-)
-def test_significant(number: float, shown: str) -> None:
-    assert significant(number) == shown
-
-
-def test_decimals() -> None:
-    assert [decimals_for(v) for v in ([12.0, -3.0], [0.04, 0.01], [0.0], [], [math.nan])] == [
-        2,
-        3,
-        2,
-        2,
-        2,
-    ]
-
-
-def test_listed() -> None:
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
+def test_what_is_long_is_cut() -> None:
     assert listed(list("abcdef"), most=3) == "a, b and 4 more"
-
-
-def test_shorten() -> None:
-    assert shorten("a" * 28) == "a" * 28
     assert shorten("abcdefghijkl", 7) == "abcdef…"
-
-
-def test_names_are_cut_at_the_end_and_stay_apart() -> None:
-    assert distinct(["a" * 9, "abcdefgh 1", "abcdefgh 2"], 8) == [
-        "aaaaaaa…",
-        "abcdef…1",
-        "abcdef…2",
-    ]
-
-
-def test_clean() -> None:
-    assert clean(("x", 1)) == "(x, 1)"
-    assert clean("a" * 5000) == "a" * 2000 + "…"
+    names = distinct(["a" * 9, "abcdefgh 1", "abcdefgh 2"], 8)
+    assert names == ["aaaaaaa…", "abcdef…1", "abcdef…2"]  # cut at the end, and apart

@@ -19,9 +19,7 @@ NODES, NOISE, SIMULATIONS = 15, 0.5, 100
     ("symmetry", "loss"),
     [
         ("none", "ranking"),
-        ("none", "regression"),
         ("reciprocal", "regression"),
-        ("reciprocal", "ranking"),
         ("symmetric", "ranking"),
     ],
 )

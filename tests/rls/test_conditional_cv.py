@@ -32,9 +32,8 @@ LAMBDAS = (0.01, 0.3, 10.0)
 def data(n: int = 9) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     nodes = rng.normal(size=(n, 2))
-    return nodes, np.sin(nodes @ np.array([[1, 2], [-1, 1]]) @ nodes.T) + 0.3 * rng.normal(
-        size=(n, n)
-    )
+    truth = np.sin(nodes @ np.array([[1, 2], [-1, 1]]) @ nodes.T)
+    return nodes, truth + 0.3 * rng.normal(size=(n, n))
 
 
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
@@ -176,19 +175,21 @@ def test_regularisations_without_convergence_have_no_score(cv: Any) -> None:
 
 
 @pytest.mark.parametrize("cv", ["pair", "edge", "row", "column", "both"])
-@pytest.mark.parametrize("symmetry", ["none", "symmetric"])
-@pytest.mark.parametrize("loss", ["ranking", "regression"])
+@pytest.mark.parametrize(
+    ("symmetry", "loss"), [("none", "ranking"), ("none", "regression"), ("symmetric", "ranking")]
+)
 def test_every_hold_out_chooses(cv: str, symmetry: str, loss: str) -> None:
     nodes, relation = data()
     if symmetry == "symmetric":
         relation = 0.5 * (relation + relation.T)
     base = Ranker("gaussian", gamma=0.5, symmetry=symmetry, loss=loss)
-    if cv == "pair" and (symmetry, loss) == ("symmetric", "ranking"):
+    chosen = ConditionalRankerCV(base, regularizations=LAMBDAS, cv=cv, folds=3)
+    if cv == "pair" and symmetry == "symmetric":
         with pytest.raises(DataError, match="closed form"):
-            ConditionalRankerCV(base, regularizations=LAMBDAS, cv=cv).fit(nodes, relation)
-        return
-    chosen = ConditionalRankerCV(base, regularizations=LAMBDAS, cv=cv, folds=3).fit(nodes, relation)
-    assert np.isfinite(chosen.scores_).all() and chosen.regularization_ in LAMBDAS
+            chosen.fit(nodes, relation)
+    else:
+        chosen.fit(nodes, relation)
+        assert np.isfinite(chosen.scores_).all() and chosen.regularization_ in LAMBDAS
 
 
 def test_scoring_and_refusals() -> None:

@@ -55,7 +55,7 @@ def test_hold_outs_are_retraining(case: str, groups: Any) -> None:
         assert_allclose(predictions[:, out], expected, rtol=1e-8, atol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     queries=st.lists(st.integers(0, 3), min_size=4, max_size=9),
     groups=st.lists(st.integers(0, 2), min_size=9, max_size=9).filter(
