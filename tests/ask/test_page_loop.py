@@ -3,6 +3,7 @@
 import http.client
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from relpref.ask import Loop
-from relpref.errors import DataError
+from relpref.errors import DataError, StorageError
 from relpref.runs import load_run
 
 pytest.importorskip("uvicorn", reason="the page needs the extra web")
@@ -193,3 +194,28 @@ def test_a_port_that_is_taken(fake: Any) -> None:
             serve(fake(1, 2), port=port)
     with pytest.raises(DataError, match="port 70000 cannot be had"):
         serve(fake(1, 2), port=70000)
+
+
+def test_a_full_disk_refuses_an_answer_and_keeps_those_before(visit: Any, run: Path) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Loop.open(run) as loop:
+        at = visit(loop)
+        assert at.do("first").status_code == 303
+        form = at.form() | {"do": "second"}
+        log = (run / "answers.sqlite-wal").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (log + 1000, limit[1]))
+        try:
+            refused, unread = at.send(form), at.get(rater="bob")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+            with pytest.raises(StorageError, match="cannot write .* the earlier file is untouched"):
+                loop.refine()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert (refused.status_code, unread.status_code) == (503, 503)
+        assert (
+            "the disk is full or fails" in refused.text and "This was not counted" in refused.text
+        )
+        assert loop.progress("ann").answers == 1
+        assert at.send(form).status_code == 303 and loop.progress("ann").answers == 2
+    with Loop.open(run) as loop:
+        assert loop.progress("ann").answers == 2 and loop.posterior.data.num_answers == 4

@@ -3,6 +3,8 @@ import random
 import re
 import resource
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,6 +18,17 @@ import pytest
 from relpref.ask.schema import SCHEMA, connected
 from relpref.ask.store import AnswerStore
 from relpref.errors import DataError, StorageError
+
+OTHER = """
+import sys
+import pandas as pd
+from relpref.ask.store import AnswerStore
+path, rater, pairs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with AnswerStore.open(path, ("tea", "coffee", "water", "cola"), pd.DataFrame({"winner": ["tea"], "loser": ["cola"]})) as store:
+    for row in range(pairs):
+        question = store.ask(rater, "tea", "water", "tea", store.version, shared=True)
+        store.answer(question.id, ("first", "second", "tie")[row % 3], rater)
+"""
 
 LABELS = ("tea", "coffee", "water", "cola")
 FITTED = pd.DataFrame({"winner": ["tea", "coffee"], "loser": ["coffee", "water"], "count": [3, 1]})
@@ -471,3 +484,18 @@ def test_a_file_is_verified_as_it_was_at_one_moment(path: Path) -> None:
         with closing(connection):
             AnswerStore(path, connection)
         assert written
+
+
+def test_two_processes_write_at_once(path: Path) -> None:
+    command = [sys.executable, "-c", OTHER, str(path)]
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    other = subprocess.Popen([*command, "ann", "40"], env=environment)
+    with AnswerStore.open(
+        path, LABELS, pd.DataFrame({"winner": ["tea"], "loser": ["cola"]})
+    ) as store:
+        for _ in range(40):
+            store.answer(asked(store, rater="ben", shared=True), "first", "ben")
+        assert other.wait(60) == 0
+        assert store.counts("ann")["answers"] == store.counts("ben")["answers"] == 40
+        assert store.counts("ann")["given"] == 1  # whichever was first, the run's answers came once
+        assert store.version == 81

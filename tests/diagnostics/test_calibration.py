@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,15 @@ from relpref.infer import EP, Exact, Laplace, Result
 from relpref.infer import sampling as integrate
 from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
+
+_KILLED = """
+import sys
+import numpy as np
+from benchmarks.calibration import case
+from relpref.diagnostics import calibrate
+program, args, kwargs = case("xpgp")
+calibrate(program, *args, **kwargs, hyperparameters="maximize", simulations=200, file=sys.argv[1])
+"""
 
 
 def tried(name: str, **options: Any) -> Calibration:
@@ -255,3 +265,36 @@ def test_workers_find_the_same(tmp_path: Path) -> None:
     for scheduler in ("threads:2", "processes:2"):
         together = run(scheduler=scheduler, file=tmp_path / f"{scheduler[0]}.jsonl")
         assert together.pit.tobytes() == alone.pit.tobytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hyperparameters", ["given", "integrate"])
+def test_nuts_under_the_ranking_loss(hyperparameters: Any) -> None:
+    """Whose labels depend on each other: no engine but the exact one takes it, and samplers."""
+    options = {"draws": 200, "warmup": 200}
+    few = partial(tried, RANKING_LOSS, simulations=3, hyperparameters=hyperparameters)
+    nuts = few(engine="nuts", engine_options=options)
+    assert nuts.results == ("converged",) * 3 and np.all(np.isfinite(nuts.pit))
+    if hyperparameters == "given":
+        assert_allclose(nuts.pit, few(engine=Exact).pit, atol=0.12)  # 0.035 would be one error
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
+    file = tmp_path / "sbc.jsonl"
+    for lines in (1, 4, 11):  # the last one that is waited for; killed three times
+        process = subprocess.Popen([sys.executable, "-c", _KILLED, str(file)])
+        try:
+            end = time.monotonic() + 120
+            while (file.read_bytes().count(b"\n") if file.exists() else 0) < lines + 1:
+                assert process.poll() is None and time.monotonic() < end
+                time.sleep(0.01)
+        finally:
+            process.kill()  # SIGKILL
+        assert process.wait() == -9
+    done = file.read_bytes().count(b"\n") - 1
+    assert 11 <= done < 200
+    resumed = tried("xpgp", hyperparameters="maximize", simulations=done + 3, file=file)
+    whole = tried("xpgp", hyperparameters="maximize", simulations=done + 3)
+    assert_allclose(resumed.pit, whole.pit, rtol=1e-9)  # another process may use other threads
+    assert resumed.results == whole.results

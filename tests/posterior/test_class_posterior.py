@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal
-from scipy.special import expit
+from scipy.special import expit, ndtr
+from scipy.stats import kstest
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import DotProduct
 
@@ -219,3 +220,43 @@ def test_features_that_move_are_checked_on_request() -> None:
     kernel = Landmarks(Mallows(), few[:3])
     posterior = EP(ranking_classifier, check=True).run(0, few, kernel=kernel)
     assert "effective draws" in posterior.info["check"]
+
+
+def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:
+    data = rankings(40, 3, 0)
+    own = EP(lambda data: ranking_classifier(data, kernel=GIVEN), fixed={"amplitude": 1.5}).run(
+        0, data
+    )
+    own.save(tmp_path / "own.nc")
+    with pytest.raises(UnsupportedProgramError, match="does not know its program"):
+        relpref.load(tmp_path / "own.nc").predict_proba(NEW)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_latent_functions_are_calibrated() -> None:
+    """300 simulations at known hyperparameters, some variance left to each ranking alone; false
+    alarm 1e-3.
+    """
+    rng = np.random.default_rng(7)
+    values, new = DATA.features, NEW[[0]].features
+    assert values is not None and new is not None
+    amplitude, residual = 1.5, 0.3
+    plain = Rankings.from_orders(DATA.orders(), items=ITEMS).with_features(
+        values, np.full(40, residual)
+    )
+    asked = NEW[[0]].with_features(new, [residual])
+    engine = EP(ranking_classifier, fixed={"amplitude": amplitude}, check=False)
+    pit = []
+    for _ in range(300):
+        weight, intercept = amplitude * rng.normal(size=(4, 2)), 2.0 * rng.normal(size=2)
+        own = amplitude * np.sqrt(residual) * rng.normal(size=(41, 2))
+        latent = np.concatenate([values, new]) @ weight + intercept + own
+        on = latent[:40] + rng.normal(size=(40, 2)) > 0
+        label = np.where(on[:, 0], np.where(on[:, 1], 2, 1), 0)
+        data = plain.with_labels(label.tolist(), classes=[0, 1, 2])
+        posterior = engine.run(0, data, kernel=GIVEN)
+        assert isinstance(posterior, ClassPosterior)
+        table = posterior.latent(asked)
+        pit += [ndtr((latent[40, c] - table["mean", c]) / table["sd", c]).item() for c in (0, 1)]
+    assert kstest(pit[::2], "uniform").pvalue > 1e-3
+    assert kstest(pit[1::2], "uniform").pvalue > 1e-3

@@ -11,9 +11,12 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import binom
 
 import relpref
+from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import EP
 from relpref.kernels import (
     Matern32,
     Matern52,
@@ -22,6 +25,7 @@ from relpref.kernels import (
 )
 from relpref.kernels.attribute import Stationary
 from relpref.linalg import Dense
+from relpref.models import xpgp
 from relpref.report.blocks import significant
 
 FIXED = {"attributes_amplitude": 1.3, "attributes_lengthscale": np.array([0.9, 1.6])}
@@ -278,3 +282,31 @@ def test_what_has_no_effects() -> None:
         some.attribute_effects()
     with pytest.raises(DataError, match="have no attributes"):
         fitted(items, Precomputed(np.eye(12)), {}).attribute_effects()
+
+
+def test_intervals_hold_the_truth() -> None:
+    """Functions are drawn by Fourier features, whose mean slopes are known.
+
+    The number of 90 % intervals that hold the truth is binomial; both tails together have a
+    probability of 1 in 1000 for each of the two attributes.
+    """
+    repeats, features, size = 60, 500, 15
+    rng = np.random.default_rng(7)
+    kernel, hits = SquaredExponential(), np.zeros(2)
+    length, amplitude = np.asarray(FIXED["attributes_lengthscale"]), 1.3
+    engine = EP(xpgp, fixed=FIXED)
+    for repeat in range(repeats):
+        items = items_of(size, seed=100 + repeat)
+        z = ((items - items.mean()) / items.std(ddof=0)).to_numpy()
+        frequency = rng.normal(size=(features, 2)) / length
+        phase = rng.uniform(0, 2 * np.pi, features)
+        weight = amplitude * np.sqrt(2 / features) * rng.normal(size=features)
+        angle = z @ frequency.T + phase
+        utility = pd.Series(np.cos(angle) @ weight, index=items.index)
+        slope = (-(np.sin(angle) * weight) @ frequency).mean(axis=0)
+        data = PreferenceData.from_tables(items, answers_of(utility, 40, seed=200 + repeat))
+        posterior: Any = engine.run(0, data, attribute_kernel=kernel, individual=False)
+        effects = posterior.attribute_effects()
+        hits += (effects["lower"].to_numpy() < slope) & (slope < effects["upper"].to_numpy())
+    low, high = binom.ppf([0.0005, 0.9995], repeats, 0.9)
+    assert np.all((low <= hits) & (hits <= high)), hits

@@ -342,3 +342,9 @@ def test_what_was_not_learned(data: PreferenceData) -> None:
     assert soft.choose(NAMES)["probability"].sum() == pytest.approx(1, abs=1e-3)
     with pytest.raises(DataError, match="rater: the answers are reported probabilities"):
         soft.choose(NAMES, rater="ann")
+
+
+def test_all_orders_add_up(posterior: Any) -> None:
+    total = sum(posterior.order(order) for order in permutations("abcd"))
+    assert total == pytest.approx(1, abs=1e-3)
+    assert posterior.choose(list("abcd"))["probability"].sum() == pytest.approx(1, abs=1e-3)

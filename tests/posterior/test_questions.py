@@ -2,6 +2,7 @@
 noted.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -266,3 +267,39 @@ def test_fewer_questions_than_asked_for_are_noted(plain: Any) -> None:
         assert plain.next_pairs(3).empty
     with pytest.warns(UserWarning, match=r"max_wrong above 0\.01 allows more"):
         assert plain.next_pairs(repeats=99, max_wrong=0.01).empty
+
+
+def test_a_run_that_was_saved(posterior: Any, asked: Any, expected: Any, tmp_path: Path) -> None:
+    posterior.save(tmp_path / "run.nc")
+    loaded: Any = relpref.load(tmp_path / "run.nc")
+    assert_frame_equal(loaded.prefer(asked), expected)
+
+
+def test_frames_of_polars_give_the_same_numbers() -> None:
+    pytest.importorskip("polars")
+    rng = np.random.default_rng(5)
+    items = pd.DataFrame({"item": ITEMS, "x": rng.normal(size=5), "kind": list("uvuvu")})
+    links = pd.DataFrame({"source": ["i0", "i1"], "target": ["i2", "i3"]})
+    table, options = answers(), {"covariates": ["home", "length"], "hyperparameters": "maximize"}
+    tables = [items, table, links, answers(6, seed=1), pd.DataFrame({"a": ["i0"], "b": ["i4"]})]
+    results = []
+    for form in (lambda each: each, as_polars):
+        each, asked, edges, more, pairs = map(form, tables)
+        fitted: Any = relpref.fit(
+            each.set_index("item") if form is not as_polars else each,
+            asked,
+            {"near": edges},
+            **options,  # type: ignore[arg-type]
+        )
+        results.append(
+            [
+                fitted.ranking(),
+                fitted.prefer(more),
+                fitted.update(more).ranking(),
+                fitted.next_pairs(pairs=pairs, repeats=99),
+                fitted.explain(),
+            ]
+        )
+    for one, other in zip(*results, strict=True):
+        assert isinstance(other, pd.DataFrame)
+        assert_frame_equal(one, other, check_exact=True)
