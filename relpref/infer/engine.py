@@ -344,9 +344,10 @@ class GaussianEngine:
         from outside may have other arguments about the items.
         """
         data, layout = preference_data(args, kwargs), program.layout
-        known = at is not None or self.hyperparameters == "em" or not layout.hyperparameters
-        own = not getattr(self.program, "__module__", "").startswith("relpref.")
-        if data is None or data.num_items < _VERY_MANY or known or own:
+        if data is None or data.num_items < _VERY_MANY or at is not None:
+            return at, None
+        packaged = getattr(self.program, "__module__", "").startswith("relpref.")
+        if not (layout.hyperparameters and packaged) or self.hyperparameters == "em":
             return at, None
         some = data.neighborhood(_SOME)
         origin = Origin(self.program, args, kwargs).with_argument(data, some)

@@ -263,19 +263,14 @@ class Program:
         values: Values = _values_of_members(self, unconstrained, standard)
         return values
 
-    def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Prior:
-        """The program at given unconstrained hyperparameters, differentiable in them.
-
-        Without ``in_memory`` covariances stay operators, which are evaluated on request.
-        """
+    def read(self, unconstrained: Values | None = None) -> Prior:
+        """The program at given unconstrained hyperparameters, differentiable in them."""
         unconstrained = unconstrained or {}
         origin = jnp.zeros(self.layout.num_latents)
         sites = self.sites(origin, unconstrained)
         means, covariances = zip(
             *(gaussian_parts(sites[name]["fn"]) for name, _ in self.layout.latents), strict=True
         )
-        if in_memory:
-            covariances = tuple(covariance.in_memory() for covariance in covariances)
         location = jnp.concatenate(means)
         offset, apply = jax.linearize(
             partial(self.predictors, unconstrained=unconstrained), location
@@ -289,7 +284,7 @@ class Program:
             observations,
             offset,
             hyperparameters={name: sites[name]["value"] for name in unconstrained},
-            covariance=BlockDiagonal(covariances),
+            covariance=BlockDiagonal(tuple(each.in_memory() for each in covariances)),
             location=location,
             projection=Map(apply, lambda vector: transpose(vector)[0]),
             log_prior=log_prior(sites, unconstrained),
