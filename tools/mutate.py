@@ -47,8 +47,8 @@ MUTANTS = (
     ),
     Mutant(
         "likelihoods",
-        "scale: ndtr(mean / (scale * scale + variance) ** 0.5)",
-        "scale: ndtr(mean / (scale * scale) ** 0.5)",
+        "return ndtr(mean / (scale * scale + variance) ** 0.5)",
+        "return ndtr(mean / (scale * scale) ** 0.5)",
     ),
     Mutant("kernels", "sums / (below + 1)", "sums / (below + 2)"),
     Mutant("kernels", "(blocks - 1 - 2 * positions)", "(blocks - 2 * positions)"),
@@ -166,8 +166,8 @@ MUTANTS = (
     ),
     Mutant(
         "linalg",
-        "phi = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))",
-        "phi = jnp.tril(inner)",
+        "jittered(matrix, tried), steps[tried] * unit)",
+        "jittered(matrix, tried), steps[tried])",
     ),
     Mutant("linalg", "fresh -= done[:, pivot] @ done", "fresh += done[:, pivot] @ done"),
     Mutant(
@@ -212,13 +212,13 @@ MUTANTS = (
     ),
     Mutant(
         "posterior",
-        "belief.scales / np.square(noise)[..., None]",
-        "belief.scales / noise[..., None]",
+        "scales / np.square(noise)[..., None]",
+        "scales / noise[..., None]",
     ),
     Mutant(
         "posterior",
-        "np.tensordot(weights, variances + np.square",
-        "np.tensordot(weights, variances - np.square",
+        "squares = variances + np.square",
+        "squares = variances - np.square",
     ),
     Mutant(
         "diagnostics",

@@ -142,9 +142,8 @@ class UtilityPosterior(Posterior):
         0. A category has an effect for each level, less the average over the levels.
         """
         self._warn_if_not_converged()
-        return effects_table(
-            self._effects_of(self.full), self.data.comparisons.covariate_names, 0.9
-        )
+        names = self.data.comparisons.covariate_names if self._num_effects else ()
+        return effects_table(self._effects_of(self.full), names, 0.9)
 
     def attribute_effects(self, interval: float = 0.9) -> pd.DataFrame:
         """Effects of the attributes on the utility, with intervals.

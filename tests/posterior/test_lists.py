@@ -344,7 +344,8 @@ def test_what_was_not_learned(data: PreferenceData) -> None:
         soft.choose(NAMES, rater="ann")
 
 
-def test_all_orders_add_up(posterior: Any) -> None:
+def test_all_orders_add_up(data: PreferenceData) -> None:
+    posterior: Any = EP(xpgp, fixed={"individual_amplitude": 1.0}).run(0, data)
     total = sum(posterior.order(order) for order in permutations("abcd"))
     assert total == pytest.approx(1, abs=1e-3)
     assert posterior.choose(list("abcd"))["probability"].sum() == pytest.approx(1, abs=1e-3)
