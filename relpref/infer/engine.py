@@ -347,7 +347,8 @@ class GaussianEngine:
         if data is None or data.num_items < _VERY_MANY or at is not None:
             return at, None
         packaged = getattr(self.program, "__module__", "").startswith("relpref.")
-        if not (layout.hyperparameters and packaged) or self.hyperparameters == "em":
+        searches = layout.hyperparameters and not program.scales and self.hyperparameters != "em"
+        if not (packaged and searches):
             return at, None
         some = data.neighborhood(_SOME)
         origin = Origin(self.program, args, kwargs).with_argument(data, some)

@@ -2,13 +2,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import stats
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
-from relpref.infer import EP
+from relpref.infer import EP, Laplace
 from relpref.models import preference_gp, xpgp
 
 
@@ -149,3 +150,8 @@ def test_searches_among_very_many_items_start_at_the_optimum_of_some(
     assert near.info["evaluations"] < plain.info["evaluations"]
     assert near.log_evidence == pytest.approx(plain.log_evidence, abs=0.02)
     assert near.mean() == pytest.approx(plain.mean(), abs=0.02 * plain.sd().max())
+    # Where scales of raters are learned, the search has other hyperparameters.
+    raters = pd.Series(list("abc") * 50)[: len(data.comparisons)]
+    table = data.to_tables()[1].assign(rater=raters)
+    by_raters = Laplace(xpgp, hyperparameters=hyperparameters, throw=False)
+    assert by_raters.run(0, data.with_comparisons(table), progress_bar=False).mean().shape
