@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -177,7 +178,15 @@ class PreferenceData:
             return cls.from_rankings(answers)
         table, labels = None, []
         if answers is not None:
-            table = answer_table(answers, columns, covariates, options=options)
+            try:
+                table = answer_table(answers, columns, covariates, options=options)
+            except DataError as error:
+                if items is None or not _are_answers(items):
+                    raise
+                raise DataError(
+                    "items: this is a table of answers, and the answers are none; give the items "
+                    "first, then the answers"
+                ) from error
             labels = compared(table, covariates)
         given = checked_relations(relations)
         read = items_of(labels, given) if items is None else read_item_table(items, compared=labels)
@@ -603,6 +612,13 @@ class PreferenceData:
         if not isinstance(self.count, np.ndarray):
             return f"PreferenceData({counted(self.num_items, 'item')}, traced)"
         return f"PreferenceData({self.describe()})"
+
+
+def _are_answers(table: Any) -> bool:
+    with suppress(DataError):
+        answer_table(table)
+        return True
+    return False
 
 
 def _alike_items(labels: Iterable[Any]) -> tuple[str, ...]:

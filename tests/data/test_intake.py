@@ -385,3 +385,12 @@ def test_one_row_after_another_makes_no_difference(
     )
     np.testing.assert_array_equal(whole.attributes, pieces.attributes)
     assert whole.notes == pieces.notes
+
+
+def test_items_and_answers_that_are_exchanged() -> None:
+    items = pd.DataFrame({"acidity": [1.0, 2.0]}, index=["a", "b"])
+    answers = pd.DataFrame({"winner": ["a"], "loser": ["b"]})
+    with pytest.raises(DataError, match="give the items first, then the answers"):
+        PreferenceData.from_tables(answers, items)
+    with pytest.raises(DataError, match="are not recognized as answers"):
+        PreferenceData.from_tables(items, items)
