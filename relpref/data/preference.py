@@ -184,7 +184,7 @@ class PreferenceData:
                 if items is None or not _are_answers(items):
                     raise
                 raise DataError(
-                    "items: this is a table of answers, and the answers are none; give the items "
+                    "items: this is a table of answers, but answers is none; give the items "
                     "first, then the answers"
                 ) from error
             labels = compared(table, covariates)

@@ -96,13 +96,13 @@ def are_verdicts(sheet: Sheet, column: Any) -> bool:
 
 def _candidates(sheet: Sheet) -> list[Pair]:
     """Return all pairs of columns that may hold labels or numbers of the two sides."""
-    known = next((ends for ends in (PAIR, WINNER_LOSER) if {*ends} <= {*sheet.columns}), ())
-    pairs = list(side_pairs(sheet, DECIDED + SIDES, known or sheet.columns))
-    if known:
-        marker = pairs[0].marker if pairs else known
-        turned = bool(pairs) and pairs[0].first != known[0]  # named against their markers
-        pair = _pair(sheet, known, marker[::-1] if turned else marker)
-        pairs = [pair._replace(decided=known == WINNER_LOSER)]
+    ends = next((both for both in (PAIR, WINNER_LOSER) if {*both} <= {*sheet.columns}), ())
+    pairs = list(side_pairs(sheet, DECIDED + SIDES, ends or sheet.columns))
+    if ends:
+        marker = pairs[0].marker if pairs else ends
+        turned = bool(pairs) and pairs[0].first != ends[0]  # named against their markers
+        pair = _pair(sheet, ends, marker[::-1] if turned else marker)
+        pairs = [pair._replace(decided=ends == WINNER_LOSER)]
     names = {*map(sheet.words, sheet.columns)}
 
     def third(pair: Pair) -> tuple[str, ...]:
