@@ -488,7 +488,7 @@ def expectation_propagation(
     fit, log_normalizer, info = run(rows, start, tolerance, most, progress)
     if bent and info.code != _CONVERGED:
         single = problem._replace(power=())
-        return expectation_propagation(single, sites, tolerance, max_sweeps)
+        return expectation_propagation(single, sites, tolerance, max_sweeps, progress)
     cavity, xp = cavities(rows.counts, fit.sites, fit.marginals), namespace(problem.counts)
     gaussian = problem.gaussian
     closed = xp.zeros(problem.counts.shape, bool) if gaussian is None else gaussian.rows

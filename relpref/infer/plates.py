@@ -75,7 +75,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
 def _at_medians(program: Program, names: Any) -> Program:
     """The program with these hyperparameters fixed at the medians of their priors."""
     medians = program.constrained({name: program.medians[name][None] for name in names})
-    return _without(program.at({name: np.asarray(medians[name])[0] for name in names}), names)
+    return _without(program.at({name: medians[name][0] for name in names}), names)
 
 
 def _without(program: Program, names: Any) -> Program:
