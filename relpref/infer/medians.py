@@ -26,6 +26,10 @@ _MEDIANS: dict[type, tuple[Callable[..., Any], tuple[str, ...]]] = {
         lambda scale, shape: np.log(scale) + special.gammaln(1 + 1 / shape),
         ("scale", "concentration"),
     ),
+    dist.InverseGamma: (
+        lambda shape, rate: np.log(rate / special.gammaincinv(shape, 0.5)),
+        ("concentration", "rate"),
+    ),
     dist.Beta: (lambda first, second: np.log(first / second), ("concentration1", "concentration0")),
     dist.Kumaraswamy: (
         lambda first, second: special.logit(second * special.beta(1 + 1 / first, second)),

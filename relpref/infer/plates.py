@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from numpyro.distributions.transforms import biject_to
 from scipy.special import ndtri
 
 from relpref.compiled import compiled
@@ -25,7 +24,7 @@ from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.search import Fitted
 from relpref.infer.sites import Sites, cavities_of_answers
-from relpref.likelihoods.tilted import prior_quantile, unwrap
+from relpref.likelihoods.tilted import prior_quantile
 from relpref.linalg.arrays import Array, ravel
 from relpref.result import CODES, Result
 
@@ -121,7 +120,7 @@ def _by_places(program: Program, sites: dict[str, Site]) -> dict[str, _Dependenc
 
     def multiples(tree: Any, name: str) -> list[Any]:
         each = (template.multiples.get(place) for place in jax.tree.leaves(tree))
-        return [multiple for multiple in each if multiple is not None and multiple.site == name]
+        return [m for m in each if m is not None and name in (m.site, m.times)]
 
     result, others = {}, (prior.covariance, prior.location, prior.offset, prior.noise)
     plated = [name for name in named if sites[name].plated]
@@ -442,7 +441,13 @@ def _scale(program: Program, name: str, curvature: Floats, slope: Floats) -> flo
 
     ``curvature`` is J, shape (n, n), and ``slope`` h, shape (n,).
     """
-    scales, log_prior = map(np.asarray, _scales(program, name))
+    # The program's prior of the scale, which is fixed in it.
+    fixed = {site: value for site, value in program.fixed.items() if site != name}
+    hyperparameters = *program.layout.hyperparameters, (name, ())
+    layout = replace(program.layout, hyperparameters=hyperparameters)
+    free = replace(program, fixed=fixed, layout=layout)
+    log_prior: Any = free.on_host(program.medians).densities(name, _LOG_SCALES)
+    scales = np.asarray(free.constrained({name: _LOG_SCALES})[name])
     values, vectors = np.linalg.eigh(curvature)
     values, squares = np.maximum(values, 0.0), np.square(vectors.T @ slope)
     grown = 1 + np.square(scales)[:, None] * values
@@ -454,14 +459,3 @@ def _scale(program: Program, name: str, curvature: Floats, slope: Floats) -> flo
             np.interp(0.5, (below - 0.5 * np.diff(below, prepend=0.0)) / below[-1], np.log(scales))
         )
     )
-
-
-@compiled(static_argnums=1)
-def _scales(program: Program, name: str) -> tuple[Array, Array]:
-    """Values of a scale and the log densities of the unconstrained ones."""
-    prior = unwrap(
-        program.sites(jnp.zeros(program.layout.num_latents), program.medians)[name]["fn"]
-    )
-    into = biject_to(prior.support)
-    raw = jnp.asarray(_LOG_SCALES)
-    return into(raw), prior.log_prob(into(raw)) + into.log_abs_det_jacobian(raw, into(raw))

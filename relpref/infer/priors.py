@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from numpy.typing import NDArray
 from numpyro.distributions import transforms
 from numpyro.distributions.transforms import biject_to
-from scipy.special import betaln, digamma, expit, gammaln, ndtr, ndtri, xlog1py, xlogy
+from scipy.special import betaln, digamma, expit, gammaln, logit, ndtr, ndtri, xlog1py, xlogy
 
 from relpref.likelihoods.tilted import unwrap
 
@@ -41,10 +41,11 @@ def _sigmoid(raw: Floats) -> Mapped:
     return Mapped(value, value * (1 - value), log_slope, 1 - 2 * value)
 
 
-_MAPS: dict[type, Callable[[Floats], Mapped]] = {
-    transforms.IdentityTransform: _identity,
-    transforms.ExpTransform: _exp,
-    transforms.SigmoidTransform: _sigmoid,
+# Maps to supports, and their inverse functions.
+_MAPS: dict[type, tuple[Callable[[Floats], Mapped], Callable[[Floats], Floats]]] = {
+    transforms.IdentityTransform: (_identity, np.copy),
+    transforms.ExpTransform: (_exp, np.log),
+    transforms.SigmoidTransform: (_sigmoid, logit),
 }
 
 
@@ -174,6 +175,7 @@ class Form(NamedTuple):
     """The form of a hyperparameter's prior."""
 
     map: Callable[[Floats], Mapped]
+    inverse: Callable[[Floats], Floats]
     density: Callable[..., Density]
     quantile: Quantile | None
 
@@ -187,5 +189,5 @@ def form_of(prior: dist.Distribution) -> tuple[Form, dict[str, Any]] | None:
         return None
     density = _DENSITIES[type(base)]
     names = list(signature(density).parameters)[1:]
-    form = Form(_MAPS[type(transform)], density, _QUANTILES.get(type(base)))
+    form = Form(*_MAPS[type(transform)], density, _QUANTILES.get(type(base)))
     return form, {name: getattr(base, name) for name in names}

@@ -37,6 +37,7 @@ from relpref.infer.layout import (
 from relpref.infer.links import Linked, linked
 from relpref.infer.medians import medians_by_jax
 from relpref.infer.members import Floats, Members, OfMembers
+from relpref.infer.priors import Form
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Map
 from relpref.infer.template import Filled, Template, log_prior
@@ -296,21 +297,28 @@ class Program:
         draws = _draw(self, jax.random.split(key, number))
         return [{name: value[row] for name, value in draws.items()} for row in range(number)]
 
+    @property
+    def _forms(self) -> Mapping[str, Form]:
+        """Forms of priors that NumPy knows; none of programs that only a sampler can run."""
+        return self.template.forms if len(self.counts) else {}
+
     def constrained(self, draws: Values) -> Values:
         """Unconstrained hyperparameters on their supports, draw by draw."""
+        forms = self._forms
+        if draws.keys() <= forms.keys():
+            return {name: forms[name].map(np.asarray(raw)).value for name, raw in draws.items()}
         values: Values = _constrain(self, draws)
         return values
 
     def unconstrained(self, values: Mapping[str, Any]) -> Values:
         """Unconstrained values, in the shapes of their sites, of hyperparameters on supports."""
-        supports = {site.name: site.support for site in survey(self.call)}
-        return {
-            name: biject_to(supports[name]).inv(
-                jnp.broadcast_to(jnp.asarray(values[name]), array.shape)
-            )
-            for name, array in self.medians.items()
-            if name in values
-        }
+        forms, supports = self._forms, {site.name: site.support for site in survey(self.call)}
+        raw = {}
+        for name in self.medians.keys() & values.keys():
+            value = np.broadcast_to(np.asarray(values[name], float), self.medians[name].shape)
+            inverse = forms[name].inverse if name in forms else biject_to(supports[name]).inv
+            raw[name] = inverse(value)
+        return raw
 
 
 @compiled

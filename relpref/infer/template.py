@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.call import Values, survey
 from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.latents import written
-from relpref.infer.layout import Observation, Prior, joined_rows, shared_noise
+from relpref.infer.layout import Observation, Prior, joined_rows, known_sites, shared_noise
 from relpref.infer.members import Members, OfMembers
 from relpref.infer.priors import Form, Mapped, form_of
 from relpref.infer.rows import DenseRows
@@ -86,6 +87,8 @@ def _numbers(
     )
     if layout.quadrature or not all(site.portable for site in survey(program.call)):
         prior = prior._replace(observations=())
+    else:
+        prior = prior._replace(gaussian=None)  # follows from the answers
     forms = {name: form_of(sites[name]["fn"]) for name in named}
     parts = {name: form for name, form in forms.items() if form is not None}
     parameters = {name: given for name, (_, given) in parts.items()}
@@ -167,21 +170,29 @@ class Multiple(NamedTuple):
     entry: NDArray[np.intp]  # of the flattened hyperparameter, in the shape of the numbers
     factor: Any
     power: int = 1
+    times: str | None = None  # a scalar hyperparameter by which they are multiplied
 
     @classmethod
     def whole(cls, site: str, shape: tuple[int, ...]) -> "Multiple":
         """A hyperparameter itself."""
         return cls(site, np.arange(math.prod(shape)).reshape(shape), 1.0)
 
-    def at(self, value: Floats) -> Any:
-        """The numbers at a flattened hyperparameter, which may have a first axis."""
-        return self.factor * value[..., self.entry] ** self.power
+    def at(self, values: Values) -> Any:
+        """The numbers at flattened hyperparameters; that of ``site`` may have a first axis."""
+        size = 1.0 if self.times is None else values[self.times][0]
+        return size * self.factor * values[self.site][..., self.entry] ** self.power
 
-    def back(self, slope: Any, value: Floats) -> Floats:
-        """Derivatives in the flattened hyperparameter, from those in the numbers."""
-        by_entry = self.power * self.factor * value[self.entry] ** (self.power - 1)
-        shares = (by_entry * summed_to(np.asarray(slope), self.entry.shape)).ravel()
-        return np.asarray(np.bincount(self.entry.ravel(), shares, value.size), np.float64)
+    def back(self, slope: Any, values: Values) -> Values:
+        """Derivatives in the flattened hyperparameters, from those in the numbers."""
+        value, size = values[self.site], 1.0 if self.times is None else values[self.times][0]
+        slope = summed_to(np.asarray(slope), self.entry.shape)
+        by_entry = self.power * size * self.factor * value[self.entry] ** (self.power - 1)
+        shares = (by_entry * slope).ravel()
+        slopes: Values = {self.site: np.bincount(self.entry.ravel(), shares, value.size)}
+        if self.times is not None:
+            by_size = self.factor * value[self.entry] ** self.power
+            slopes[self.times] = np.array([np.vdot(slope, by_size)])
+        return slopes
 
 
 class ByNumPy(NamedTuple):
@@ -235,11 +246,14 @@ def _by_numpy(
     except _NO_NUMBERS:
         return ByNumPy({}, {}, {})
     constants, multiples, moving = {}, {}, {}
+    scalars = [name for name, shape in shapes.items() if shape == ()]
     starts = dict(zip(shapes, np.cumsum([0, *map(math.prod, shapes.values())]), strict=False))
 
-    def multiple(
-        power: int, at_first: Floats, at_second: Floats, at_third: Floats
-    ) -> Multiple | None:
+    def multiple(times: str | None, power: int, numbers: list[Floats]) -> Multiple | None:
+        if times is not None:
+            sizes = [flat[starts[times]] for flat in (first, first * ratio, third)]
+            numbers = [number / size for number, size in zip(numbers, sizes, strict=True)]
+        at_first, at_second, at_third = numbers
         order, zero = np.argsort(ratio**power), at_first == 0
         seen = np.where(zero, 0.0, at_second / np.where(zero, 1.0, at_first))
         place = np.searchsorted(ratio[order] ** power, seen * (1 - 1e-9)).clip(max=number - 1)
@@ -247,12 +261,16 @@ def _by_numpy(
         (site, *others) = {site_of[each] for each in entry[~zero].ravel()}
         entry = np.where(zero, starts[site], entry)
         factor = at_first / first[entry] ** power
-        if others or not all(
-            np.allclose(numbers, factor * flat[entry] ** power, 1e-12, 0.0)
-            for numbers, flat in ((at_second, first * ratio), (at_third, third))
+        if (
+            others
+            or site == times
+            or not all(
+                np.allclose(numbers, factor * flat[entry] ** power, 1e-12, 0.0)
+                for numbers, flat in ((at_second, first * ratio), (at_third, third))
+            )
         ):
             return None
-        return Multiple(site, entry - starts[site], factor, power)
+        return Multiple(site, entry - starts[site], factor, power, times)
 
     for at, leaves in enumerate(zip(*several, strict=True)):
         if not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves):
@@ -261,7 +279,8 @@ def _by_numpy(
         if all(np.array_equal(numbers[0], other) for other in numbers[1:]):
             constants[at] = leaves[0]
         elif np.issubdtype(numbers[0].dtype, np.floating):
-            tried = (multiple(power, *numbers) for power in (1, 2) if np.any(numbers[0]))
+            kinds = product((None, *scalars), (1, 2)) if np.any(numbers[0]) else ()
+            tried = (multiple(*kind, numbers) for kind in kinds)
             if each := next(filter(None, tried), None):
                 multiples[at] = each
             else:
@@ -408,7 +427,7 @@ class Template:
         every = {name: np.ones(shape) for name, shape in self.shapes.items()} | fixed | values
         flat, leaves = {name: np.ravel(value) for name, value in every.items()}, list(self.leaves)
         for at, multiple in self.multiples.items():
-            leaves[at] = multiple.at(flat[multiple.site])
+            leaves[at] = multiple.at(flat)
         if self.computed:
             numbers = _computed(self.program, self.named, tuple(self.computed), every)
             for at, number in zip(self.computed, numbers, strict=True):
@@ -428,14 +447,18 @@ class Template:
         offset = np.ravel(prior.offset)
         if self.program.rows is not None and np.any(prior.location):
             offset = offset + self.program.rows.rows(prior.location)
+        gaussian = prior.gaussian
+        if prior.observations:
+            gaussian = jax.tree.map(np.asarray, known_sites(prior.observations, offset))
         prior = prior._replace(
+            gaussian=gaussian,
             hyperparameters=values,
             offset=offset,
             projection=prior.projection or self.program.rows,
             log_prior=total,
             noise=tuple(np.broadcast_to(sd, offset.shape) for sd in prior.noise),
         )
-        filled = Filled(self, raw, fixed, prior, mapped, parameters, slopes)
+        filled = Filled(self, raw, fixed, prior, mapped, parameters, slopes, flat)
         return filled if self.members is None else filled.averaged(self.members)
 
 
@@ -450,6 +473,7 @@ class Filled(NamedTuple):
     parameters: Parameters
     # Derivatives of the log prior, by hyperparameters and places of numbers.
     slopes: list[tuple[int | str, Any]]
+    flat: Values  # all hyperparameters, flattened
 
     def densities(self, name: str, raw: Floats) -> Floats | None:
         """Log densities of values of an unconstrained hyperparameter, entry by entry.
@@ -492,7 +516,7 @@ class Filled(NamedTuple):
         for at, place in enumerate(places):
             target, multiple = leaves[at].shape, self.template.multiples.get(place)
             if multiple is not None and multiple.site in at_nodes:
-                each = multiple.at(at_nodes[multiple.site])
+                each = multiple.at(self.flat | at_nodes)
                 each = each.reshape(number, *(1,) * (len(target) - each.ndim + 1), *each.shape[1:])
                 leaves[at] = np.broadcast_to(each, (number, *target))
             else:
@@ -512,7 +536,7 @@ class Filled(NamedTuple):
         slopes: list[tuple[int | str, Any]] = []
         by_site: dict[str, Any] = dict.fromkeys(members.names, 0.0)
         nodes = members.nodes[0].T[:, :, None]
-        at_nodes = self.quantiles(members, nodes)
+        at_nodes, flat = self.quantiles(members, nodes), self.flat
         assert at_nodes is not None
         for path, slope in pulls.items():
             place = at_path(places, path)
@@ -522,7 +546,12 @@ class Filled(NamedTuple):
             else:
                 shape = nodes.shape[1], members.number
                 at_each = zip(slope, np.broadcast_to(at_nodes[multiple.site], shape), strict=True)
-                by_site[multiple.site] += np.stack([multiple.back(*each) for each in at_each])
+                backs = [
+                    multiple.back(part, flat | {multiple.site: each}) for part, each in at_each
+                ]
+                by_site[multiple.site] += np.stack([back[multiple.site] for back in backs])
+                if multiple.times is not None:
+                    slopes.append((multiple.times, sum(back[multiple.times] for back in backs)[0]))
         for name, z in zip(members.names, nodes, strict=True):
             form = template.forms[name]
             assert form.quantile is not None
@@ -567,17 +596,19 @@ class Filled(NamedTuple):
         slopes += [(at_path(places, path), slope) for path, slope in pulls.items()]
         if program.rows is not None and ("offset",) in pulls:
             slopes.append((places.location, program.rows.back(pulls["offset",])))
-        total = {name: np.zeros(np.shape(value)) for name, value in values.items()}
+        total, flat = {name: np.zeros(np.shape(value)) for name, value in values.items()}, self.flat
         shapes = {**template.moving, **template.computed}
         computed = {at: np.zeros(shape) for at, shape in shapes.items()}
         for place, slope in slopes:
             if isinstance(place, str):
-                total[place] = total[place] + summed_to(np.asarray(slope), total[place].shape)
+                if place in total:
+                    total[place] = total[place] + summed_to(np.asarray(slope), total[place].shape)
                 continue
             multiple = template.multiples.get(place)
-            if multiple is not None and (name := multiple.site) in total:
-                share = multiple.back(slope, np.ravel(values[name]))
-                total[name] = total[name] + share.reshape(total[name].shape)
+            if multiple is not None:
+                for name, share in multiple.back(slope, flat).items():
+                    if name in total:
+                        total[name] = total[name] + share.reshape(total[name].shape)
             elif place in computed:
                 shape = computed[place].shape
                 computed[place] = computed[place] + summed_to(np.asarray(slope), shape)

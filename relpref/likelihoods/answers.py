@@ -189,24 +189,12 @@ class _Noisy:
             margin = margin * parameters["rater_margin"][answers.rater]
         return margin
 
-    def thresholds(
-        self, answers: Comparisons, parameters: Mapping[str, Any], gap: "Array"
-    ) -> "Array":
-        """Thresholds of a `GradedComparison`, shape (S,) or (m, S)."""
-        from relpref.linalg.arrays import namespace
-
-        xp = namespace(gap, *parameters.values())
-        zero = xp.zeros_like(gap, shape=())
-        # A custom prior may be that of one step for all.
-        steps = xp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
-        thresholds = xp.concatenate([xp.zeros_like(steps, shape=(1,)), xp.cumsum(steps)])
-        return xp.asarray(self.margin(answers, parameters, zero))[..., None] + thresholds
-
     def __call__(
         self, gap: "Array", answers: Comparisons, **parameters: "Array"
     ) -> "Comparison | ListComparison":
         """The distribution of the answers."""
         from relpref.likelihoods import comparison
+        from relpref.linalg.arrays import namespace
 
         seen, (plain, graded) = self.seen(answers, parameters), self.distributions
         single: Comparison
@@ -215,8 +203,13 @@ class _Noisy:
         elif answers.tie is None and answers.strength is None:
             single = getattr(comparison, plain)(gap, **seen)
         else:
-            thresholds = self.thresholds(answers, parameters, gap)
-            single = getattr(comparison, graded)(gap, thresholds, **seen)
+            xp = namespace(gap, *parameters.values())
+            zero = xp.zeros_like(gap, shape=())
+            # A custom prior may be that of one step for all.
+            size = (answers.strengths - 1,)
+            steps = xp.broadcast_to(parameters.get("strength_steps", zero), size)
+            margin = self.margin(answers, parameters, zero)
+            single = getattr(comparison, graded).by_steps(gap, margin, steps, **seen)
         if answers.list is None or answers.list_sizes is None:
             return single
         from relpref.likelihoods.lists import ListComparison, ListSizes

@@ -156,7 +156,7 @@ class Comparison(TreeDistribution):
         for name in self.leaves:
             leaf = getattr(self, name)
             if leaf is not None:
-                more = leaf.shape[-1:] if name == "thresholds" else ()
+                more = leaf.shape[-1:] if name == "steps" else ()
                 setattr(chosen, name, xp.broadcast_to(leaf, (*self.gap.shape, *more))[index])
         return chosen
 
@@ -406,7 +406,8 @@ class GradedComparison(Comparison):
         In units of the gap; of all answers or of each.
     """
 
-    leaves = (*Comparison.leaves, "thresholds")
+    # The first threshold, shape () or (m,), and from one to the next, shape (S − 1,) or (m, S − 1).
+    leaves = (*Comparison.leaves, "margin", "steps")
     _held: tuple[Any, Any] = (None, None)  # a value and its intervals
     draw = staticmethod(jax.random.normal)  # noise
     log_density = staticmethod(lambda x: -0.5 * x * x - 0.5 * float(np.log(2 * np.pi)))
@@ -422,19 +423,39 @@ class GradedComparison(Comparison):
         validate_args: bool | None = None,
     ) -> None:
         xp = namespace(gap, thresholds)
-        self.thresholds = as_array(xp, thresholds, as_array(xp, gap).dtype)
+        several = as_array(xp, thresholds, as_array(xp, gap).dtype)
+        self.margin, self.steps = several[..., 0], xp.diff(several)
         super().__init__(gap, scale=scale, shift=shift, lapse=lapse, validate_args=validate_args)
+
+    @classmethod
+    def by_steps(cls, gap: Array, margin: Array, steps: Array, **options: Any) -> Any:
+        """The distribution with given leaves.
+
+        Sites that a program hands on as they are need no compiler.
+        """
+        graded, xp = cls(gap, np.zeros(1), **options), namespace(gap, margin, steps)
+        graded.margin, graded.steps = as_array(xp, margin), as_array(xp, steps)
+        return graded
+
+    @property
+    def thresholds(self) -> Array:
+        """The thresholds, shape (S,) or (m, S)."""
+        xp = namespace(self.margin, self.steps)
+        above = xp.cumsum(self.steps, axis=-1)
+        first = xp.zeros_like(above, shape=(*above.shape[:-1], 1))
+        return self.margin[..., None] + xp.concatenate([first, above], axis=-1)
 
     def threshold(self, number: Array) -> Array:
         """The thresholds of these numbers, from 0, one for each answer."""
-        xp = namespace(self.thresholds, number)
-        rows = xp.broadcast_to(self.thresholds, (*number.shape, self.strengths))
+        thresholds = self.thresholds
+        xp = namespace(thresholds, number)
+        rows = xp.broadcast_to(thresholds, (*number.shape, self.strengths))
         return xp.take_along_axis(rows, number[..., None], axis=-1)[..., 0]
 
     @property
     def strengths(self) -> int:
         """Number of grades on either side, S."""
-        return int(self.thresholds.shape[-1])
+        return int(self.steps.shape[-1]) + 1
 
     @property
     def outcomes(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -472,7 +493,7 @@ class GradedComparison(Comparison):
 
     def at_random(self, value: Array) -> Array | float:
         """1/(2S + 1), or 1/(2S) where there are no ties."""
-        ties = self.thresholds[..., 0] > 0
+        ties = self.margin > 0
         return namespace(value, ties).where(
             (value != 0) | ties, 1 / (2 * self.strengths + ties), 0.0
         )
@@ -513,7 +534,8 @@ class GradedComparison(Comparison):
         # The thresholds move with the scale, too: log p is a function of their ratios.
         along = (thresholds * self.thresholds).sum(axis=-1)
         scale = slopes["scale"] - along / self.scale
-        return {**slopes, "scale": scale, "thresholds": thresholds}
+        above = namespace(thresholds).cumsum(thresholds[..., ::-1], axis=-1)[..., ::-1]
+        return {**slopes, "scale": scale, "margin": above[..., 0], "steps": above[..., 1:]}
 
     def threshold_slopes(self, value: Array, z: Array, log: Array) -> Array:
         """Derivatives in each threshold, shape (..., m, S), of ``log``, that without lapses."""
@@ -548,8 +570,7 @@ class GradedComparison(Comparison):
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Chances of the next answer: ``probability`` of the first at any strength, ``tie``."""
         xp, coarse = namespace(mean, variance, self.gap), copy(self)
-        coarse.thresholds, coarse.lapse = self.thresholds[..., :1], None
-        margin = coarse.thresholds[..., 0]
+        coarse.steps, coarse.lapse, margin = self.steps[..., :0], None, self.margin
         favored, tie = (
             xp.exp(coarse.tilted(xp.full(mean.shape, answer), mean, variance).log_normalizer)
             for answer in (1, 0)
@@ -665,7 +686,7 @@ class DavidsonComparison(GradedComparison):
         """Closed form."""
         xp = namespace(z)
         sign, tied = xp.where(value < 0, -1.0, 1.0), value == 0
-        log_nu = xp.log(xp.expm1(self.thresholds[..., 0] / self.scale))
+        log_nu = xp.log(xp.expm1(self.margin / self.scale))
         total = xp.logaddexp(xp.logaddexp(0.5 * z, -0.5 * z), log_nu)
         first, second = xp.exp(0.5 * z - total), xp.exp(-0.5 * z - total)
         slope = 0.5 * (first - second)  # of log total
@@ -679,7 +700,7 @@ class DavidsonComparison(GradedComparison):
         """Derivatives by ν: log p is log ν or ±z/2, less the log of e^(z/2) + e^(−z/2) + ν."""
         xp = namespace(z, self.gap)
         tie = xp.exp(self.standard_log(0 * value, z))
-        unit = -xp.expm1(-self.thresholds[..., 0] / self.scale) * self.scale
+        unit = -xp.expm1(-self.margin / self.scale) * self.scale
         return (((value == 0) - tie) / unit)[..., None]
 
 
@@ -711,8 +732,8 @@ class SoftComparison(Comparison):
 
     def gaussian_site(self, value: Array) -> tuple[Array, Array]:
         """The gap that is reported, Φ⁻¹(p) − shift, and the precision of the report."""
-        peak = ndtri(value) - self.shift
-        return peak, jnp.broadcast_to(1 / self.error_variance, jnp.shape(peak))
+        peak, precision = ndtri(value) - self.shift, 1 / self.error_variance
+        return peak, namespace(peak, precision).broadcast_to(precision, peak.shape)
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         return self.powered(value, mean, variance, 1.0)

@@ -14,8 +14,9 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import relpref
+from relpref.diagnostics import leave_one_out
 from relpref.errors import DataError
-from relpref.infer import EP
+from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense
@@ -114,6 +115,34 @@ def test_gaussian_answers_are_exact(space: Any) -> None:
     evidence = stats.multivariate_normal(np.full(9, 0.2), marginal).logpdf(values)
     assert found.log_evidence is not None
     assert abs(found.log_evidence - evidence) <= 1e-10
+
+
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_gaussian_answers_with_a_prior_mean(engine: Any) -> None:
+    """The sites of exact answers are in coordinates whose origin is the prior mean."""
+    rng, middle = np.random.default_rng(4), np.linspace(2.0, -1.0, WINES)
+    rows, values = rng.integers(0, WINES, 9), rng.standard_normal(9)
+
+    def measured(rows: Any, values: Any) -> None:
+        f = numpyro.sample("f", dist.MultivariateNormal(middle, KERNEL))
+        numpyro.sample("y", dist.Normal(f[rows], 0.5), obs=values)
+
+    posterior = engine(measured).run(0, rows, values)
+    marginal = KERNEL[np.ix_(rows, rows)] + 0.25 * np.eye(9)
+    gain = KERNEL[:, rows] @ np.linalg.inv(marginal)
+    assert_allclose(posterior.mean(), middle + gain @ (values - middle[rows]), rtol=0, atol=1e-9)
+    evidence = stats.multivariate_normal(middle[rows], marginal).logpdf(values)
+    assert_allclose(posterior.log_evidence, evidence, rtol=0, atol=1e-9)
+    others = [np.flatnonzero(np.arange(9) != row) for row in range(9)]
+    expected = [
+        evidence
+        - stats.multivariate_normal(middle[rows[other]], marginal[np.ix_(other, other)]).logpdf(
+            values[other]
+        )
+        for other in others
+    ]
+    table = leave_one_out(posterior).table
+    assert_allclose(table["log_score"], expected, rtol=0, atol=1e-9)
 
 
 def test_a_program_runs_a_few_times_for_a_whole_fit() -> None:

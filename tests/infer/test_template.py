@@ -36,13 +36,19 @@ def table(number: int, answers: int, *columns: str) -> PreferenceData:
     items = pd.DataFrame(rng.standard_normal((number, 2)), labels, ["x", "y"])
     first = rng.integers(0, number, answers)
     second = (first + rng.integers(1, number, answers)) % number
-    frame = pd.DataFrame({"winner": np.take(labels, first), "loser": np.take(labels, second)})
+    names = ["first", "second"] if "probability" in columns else ["winner", "loser"]
+    frame = pd.DataFrame(np.take(labels, np.stack([first, second], axis=1)), columns=names)
     values: dict[str, Any] = {
         "rater": rng.choice(list("abcd"), answers),
         "tie": rng.random(answers) < 0.2,
         "group": rng.choice(list("abcdef"), answers),
-        "shown_first": np.where(rng.random(answers) < 0.5, frame["winner"], frame["loser"]),
+        "strength": rng.integers(1, 4, answers),
+        "weight": rng.choice([0.5, 1.0, 2.0], answers),
+        "probability": rng.uniform(0.2, 0.9, answers),
+        "shown_first": np.where(rng.random(answers) < 0.5, *frame.to_numpy().T),
     }
+    if "tie" in columns:
+        values["strength"] = np.where(values["tie"], np.nan, values["strength"])
     return PreferenceData.from_tables(
         items, frame.assign(**{name: values[name] for name in columns})
     )
@@ -64,11 +70,22 @@ def compilations() -> Iterator[list[str]]:
         monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.parametrize(
-    "columns", [(), ("group",), ("tie",), ("shown_first",), ("rater",)], ids=" ".join
+COLUMNS = (
+    "",
+    "group",
+    "tie",
+    "shown_first",
+    "rater",
+    "tie strength",
+    "rater tie strength weight",
+    "rater probability",
 )
-def test_another_size_compiles_nothing(columns: tuple[str, ...]) -> None:
-    engine = EP(xpgp, check=False)
+
+
+@pytest.mark.parametrize("columns", [each.split() for each in COLUMNS], ids=COLUMNS)
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_another_size_compiles_nothing(columns: list[str], engine: Any) -> None:
+    engine = engine(xpgp, check=False)
     engine.run(0, table(9, 30, *columns), progress_bar=False)
     with compilations() as events:
         engine.run(0, table(11, 37, *columns), progress_bar=False)
@@ -95,7 +112,8 @@ def test_multiples_of_hyperparameters() -> None:
         assert_allclose(shift.factor, data.comparisons.shown_first)
         slope = np.arange(1.0, len(scale.entry) + 1)
         expected = [slope[scale.entry == at].sum() for at in range(4)]
-        assert_allclose(scale.back(slope, np.ones(4)), expected)
+        slopes = scale.back(slope, {"rater_noise": np.ones(4)})
+        assert_allclose(slopes["rater_noise"], expected)
 
 
 def test_squares_of_hyperparameters() -> None:
@@ -113,9 +131,27 @@ def test_squares_of_hyperparameters() -> None:
         likelihood: Any = template.places[0].observations[0].likelihood
         spread = template.multiples[jax.tree.leaves(likelihood)[1]]
         assert not template.computing and spread.site == "amplitude"
-        value, slope = np.array([1.7]), np.arange(4.0)
-        assert_allclose(spread.at(value), 1.7**2 * residual)
-        assert_allclose(spread.back(slope, value), [2 * 1.7 * slope @ residual])
+        values, slope = {"amplitude": np.array([1.7])}, np.arange(4.0)
+        assert_allclose(spread.at(values), 1.7**2 * residual)
+        assert_allclose(spread.back(slope, values)["amplitude"], [2 * 1.7 * slope @ residual])
+
+
+def test_products_of_two_hyperparameters() -> None:
+    """The error of a rater's report is a product of two hyperparameters."""
+    with float64():
+        template = read(table(9, 30, "rater", "probability")).template
+        likelihood: Any = template.places[0].observations[0].likelihood
+        scale = template.multiples[likelihood.scale]
+        assert not template.computing and scale.times == "soft_noise"
+        rng = np.random.default_rng(1)
+        values = {"rater_noise": rng.uniform(1, 2, 4), "soft_noise": np.array([0.3])}
+        slope = rng.standard_normal(len(scale.entry))
+        assert_allclose(scale.at(values), 0.3 * values["rater_noise"][scale.entry])
+        for name, slopes in scale.back(slope, values).items():
+            for entry, expected in enumerate(slopes):
+                moved = {key: value.copy() for key, value in values.items()}
+                moved[name][entry] += 1.0
+                assert_allclose(expected, slope @ (scale.at(moved) - scale.at(values)))
 
 
 def test_the_program_is_the_same_at_other_values() -> None:

@@ -60,7 +60,7 @@ def likelihoods() -> dict[str, tuple[Any, Any]]:
 
 def leaves_of(likelihood: Any) -> set[str]:
     inner = getattr(likelihood, "single", likelihood)
-    graded = {"thresholds"} if isinstance(inner, GradedComparison) else set()
+    graded = {"margin", "steps"} if isinstance(inner, GradedComparison) else set()
     return {"scale", "shift"} | graded | ({"lapse"} if inner.lapse is not None else set())
 
 
