@@ -17,19 +17,19 @@ from relpref.compiled import compiled
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
 from relpref.infer.evidence import Evidence, on_host, slopes_of_cavities
-from relpref.infer.gradient import at_points
 from relpref.infer.importance import Points, inverse_root
-from relpref.infer.jaxprs import reached
 from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.search import Fitted
 from relpref.infer.sites import Sites, cavities_of_answers
+from relpref.infer.template import numbers_of
 from relpref.likelihoods.tilted import prior_quantile
 from relpref.linalg.arrays import Array, ravel
 from relpref.result import CODES, Result
 
 _CONVERGED = CODES.index(Result.converged)
-_EXACT = 1e-6  # relative error of a derivative that tells whose row it is
+_MOVES = (0.7, -1.1, 0.1)  # of unconstrained hyperparameters, after which numbers are compared
+_EXACT = 1e-9  # change of a log probability that is more than rounding
 # Most searches with entries of plates; before each but the first their scale is estimated.
 _TURNS = 6
 _SETTLED = 0.03  # by how much the logarithms of scales may still move
@@ -48,7 +48,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
     sites = {site.name: site for site in survey(program.call)}
     if not any(site.plated and not site.observed for site in sites.values()):
         return program
-    depends = _by_places(program, sites) or _dependence(program, sites)
+    depends = _dependence(program, sites)
     members = _members(program, sites, depends) if average else None
     averaged = set() if members is None else set(members.names)
     idle = {
@@ -107,76 +107,75 @@ class _Dependence(NamedTuple):
         return not (self.likelihoods or self.others)
 
 
-def _by_places(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence] | None:
-    """Dependence on each hyperparameter, by name, if no number of the program is computed."""
-    if program.layout.quadrature or (template := program.template).computing:
-        return None
-    (prior, parameters), forms = template.places, template.forms
-    named = [name for name, _ in program.layout.hyperparameters]
-    if not prior.observations or not all(name in forms for name in named):
-        return None
-    if any(forms[name].quantile is None for name in named if sites[name].plated):
-        return None
-
-    def multiples(tree: Any, name: str) -> list[Any]:
-        each = (template.multiples.get(place) for place in jax.tree.leaves(tree))
-        return [m for m in each if m is not None and name in (m.site, m.times)]
-
-    result, others = {}, (prior.covariance, prior.location, prior.offset, prior.noise)
-    plated = [name for name in named if sites[name].plated]
-    for name, shape in program.layout.hyperparameters:
-        seen = multiples(prior.observations, name)
-        rows = [multiple.entry for multiple in seen]
-        alike = seen and len(shape) == 1 and all(np.array_equal(rows[0], row) for row in rows)
-        every = alike and rows[0].shape == (program.layout.num_rows,)
-        result[name] = _Dependence(
-            likelihoods=bool(seen),
-            others=bool(multiples(others, name)),
-            scales=frozenset(site for site in plated if multiples(parameters[site], name)),
-            quantiles=True,
-            row=rows[0] if every else None,
-        )
-    return result
-
-
 def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence]:
-    """Dependence on each hyperparameter, by name."""
-    layout = program.layout
-    names, with_quantiles = [name for name, _ in layout.hyperparameters], set[str]()
+    """Dependence on each hyperparameter, by name: what changes where it moves."""
+    names, depends = [name for name, _ in program.layout.hyperparameters], {}
     plated = [name for name in names if sites[name].plated]
-
-    def computed(values: list[Array]) -> list[list[Array]]:
-        unconstrained = dict(zip(names, values, strict=True))
-        origin = jnp.zeros(layout.num_latents)
-        traces = program.sites(origin, unconstrained)
-        with_quantiles.update(
-            name for name in names if prior_quantile(traces[name]["fn"], 0.5) is not None
-        )
-        latents = [name for name, _ in (*layout.latents, *layout.integrated)]
-        parts = [layout.observed, latents, *([name] for name in plated)]
-        leaves = [
-            [leaf for name in part for leaf in jax.tree.leaves(traces[name]["fn"])]
-            for part in parts
-        ]
-        leaves[1].append(program.predictors(origin + 1.0, unconstrained))
-        return leaves
-
-    given = [jnp.asarray(program.medians[name]) for name in names]
-    traced, shape = jax.make_jaxpr(computed, return_shape=True)(given)
-    ends = np.cumsum([len(part) for part in shape])[:-1]
-    dependence = {}
-    for at, name in enumerate(names):
-        marks = reached(traced.jaxpr, [at == other for other in range(len(names))])
-        likelihoods, others, *priors = (
-            bool(part.any()) for part in np.split(np.array(marks, bool), ends)
-        )
-        scales = frozenset(site for site, mark in zip(plated, priors, strict=True) if mark)
+    quantiles, first = _with_quantiles(program, plated), _numbers(program, plated, program.medians)
+    rng = np.random.default_rng(0)
+    for name in names:
+        value, changed = program.medians[name], np.zeros(len(first), bool)
+        for scale in _MOVES:
+            moved = value + scale * rng.uniform(0.5, 1.0, np.shape(value))
+            others = _numbers(program, plated, program.medians | {name: moved})
+            changed |= [not all(map(_equal, *both)) for both in zip(first, others, strict=True)]
+        likelihoods, rest, *priors = map(bool, changed)
+        scales = frozenset(site for site, moves in zip(plated, priors, strict=True) if moves)
         row = None
-        if sites[name].plated and likelihoods and not others and len(sites[name].shape) == 1:
+        if name in plated and likelihoods and not rest and len(sites[name].shape) == 1:
             row = _row(program, name, *sites[name].shape)
-        quantiles = name in with_quantiles
-        dependence[name] = _Dependence(likelihoods, others, scales, quantiles, row)
-    return dependence
+        depends[name] = _Dependence(likelihoods, rest, scales, name in quantiles, row)
+    return depends
+
+
+def _equal(number: Any, other: Any) -> bool:
+    """Whether two numbers of a program are the same; a graph is the same object."""
+    return number is other or np.array_equal(number, other)
+
+
+def _numbers(program: Program, plated: list[str], values: Values) -> list[list[Any]]:
+    """Numbers of likelihoods, of all else but priors, and of the prior of each plated site."""
+    filled = program.on_host(values)
+    prior, parameters = filled.prior, filled.parameters
+    if prior.observations and parameters.keys() >= set(plated):
+        rest = prior.covariance, prior.location, prior.offset, prior.noise, prior.projection
+        parts = prior.observations, rest, *(parameters[name] for name in plated)
+        return [numbers_of(part)[0] for part in parts]
+    by_jax = _numbers_by_jax(program, tuple(plated), values)
+    return [list(map(np.asarray, part)) for part in by_jax]
+
+
+@compiled(static_argnums=1)
+def _numbers_by_jax(
+    program: Program, plated: tuple[str, ...], unconstrained: Values
+) -> list[list[Array]]:
+    """`_numbers` where NumPy does not have them."""
+    layout = program.layout
+    # Not at 0, where a predictor that is scaled does not change.
+    vector = jnp.asarray(np.random.default_rng(0).standard_normal(layout.num_latents))
+    traces = program.sites(vector, unconstrained)
+    latents = [name for name, _ in (*layout.latents, *layout.integrated)]
+    parts = [layout.observed, latents, *([name] for name in plated)]
+    leaves = [
+        [leaf for name in part for leaf in jax.tree.leaves(traces[name]["fn"])] for part in parts
+    ]
+    leaves[1].append(program.predictors(vector, unconstrained))
+    return leaves
+
+
+def _with_quantiles(program: Program, plated: list[str]) -> set[str]:
+    """Hyperparameters in plates whose priors have quantiles."""
+    forms, names = program.template.forms, set[str]()
+    if all(name in forms and forms[name].quantile for name in plated):
+        return set(plated)
+
+    def record() -> None:
+        traces = program.sites(jnp.zeros(program.layout.num_latents), program.medians)
+        quantiles = {name: prior_quantile(traces[name]["fn"], 0.5) for name in plated}
+        names.update(name for name, quantile in quantiles.items() if quantile is not None)
+
+    jax.eval_shape(record)
+    return names
 
 
 def _members(
@@ -209,33 +208,27 @@ def _members(
 def _row(program: Program, name: str, number: int) -> Any:
     """The entry of a hyperparameter that each row depends on, shape (m,).
 
-    None where a row depends on several.
+    None where a row depends on several. Half of the entries move at a time, and then the others: a
+    row that depends on one entry changes with one half, which is a binary digit of the entry.
     """
-    rng = np.random.default_rng(0)
-    place = rng.normal(0.3, 1, program.layout.num_rows)
-    marks = np.stack([np.ones(number), np.arange(1.0, number + 1), rng.uniform(1, 2, number)])
-    # A row that depends on one entry has a derivative proportional to the move of that entry.
-    unit, place, check = np.asarray(_touched(program, name, program.medians, place, marks))
-    moved = np.where(unit == 0, 1.0, unit)
-    row = np.rint(place / moved - 1).astype(np.int64)
-    row = np.where(unit == 0, 0, row)
-    if np.any((row < 0) | (row >= number)):
-        return None
-    errors = [np.abs(place - (row + 1) * unit), np.abs(check - marks[2][row] * unit)]
-    return None if any(np.any(error > _EXACT * np.abs(moved) * number) for error in errors) else row
+    rng, value = np.random.default_rng(0), program.medians[name]
+    place = (
+        rng.normal(0.3, 1, program.layout.num_rows) - program.on_host(program.medians).prior.offset
+    )
+    step = rng.uniform(0.2, 0.5, number)
 
+    def log_p(moves: Any) -> Floats:
+        answers = on_host(program, program.medians | {name: value + step * moves})
+        return np.asarray(answers.moments(place, np.ones_like(place)).log_normalizer)
 
-@compiled(static_argnums=1)
-def _touched(
-    program: Program, name: str, unconstrained: Values, place: Array, marks: Array
-) -> Array:
-    """Derivatives of every row's log p at a point as a hyperparameter moves by ``marks``."""
-
-    def log_p(value: Array) -> Array:
-        reading = program.read({**unconstrained, name: value})
-        return at_points(reading.observations, reading.offset, place, 1.0).log_normalizer
-
-    return jax.vmap(lambda mark: jax.jvp(log_p, (unconstrained[name],), (mark,))[1])(marks)
+    first, row = log_p(0.0), np.zeros(len(place), np.int64)
+    for digit in range(number.bit_length()):
+        half = np.arange(number) >> digit & 1
+        inside, outside = (np.abs(log_p(part) - first) > _EXACT for part in (half, 1 - half))
+        if np.any(inside & outside):
+            return None
+        row += inside << digit
+    return row
 
 
 class Averaged(NamedTuple):

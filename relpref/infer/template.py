@@ -95,8 +95,8 @@ def _numbers(
     return prior, parameters, {name: form for name, (form, _) in parts.items()}
 
 
-def _leaves(tree: Any) -> tuple[list[Any], Any]:
-    """Numbers of a tree and its structure; flattened, a graph would compute its spectrum."""
+def numbers_of(tree: Any) -> tuple[list[Any], Any]:
+    """Numbers of a tree, and its structure; flattened, a graph would compute its spectrum."""
     return jax.tree.flatten(tree, is_leaf=lambda node: hasattr(node, "num_nodes"))
 
 
@@ -106,7 +106,7 @@ def _computed(
 ) -> list[Array]:
     """The numbers at some places."""
     origin = jnp.zeros(program.layout.num_latents)
-    leaves = _leaves(_numbers(program, named, values, origin)[:2])[0]
+    leaves = numbers_of(_numbers(program, named, values, origin)[:2])[0]
     return [leaves[place] for place in places]
 
 
@@ -214,7 +214,7 @@ def _run_by_numpy(program: Program, named: tuple[str, ...], values: Values) -> l
 
     def record() -> None:
         origin = np.zeros(program.layout.num_latents)
-        leaves.extend(_leaves(_numbers(program, named, values, origin)[:2])[0])
+        leaves.extend(numbers_of(_numbers(program, named, values, origin)[:2])[0])
 
     jax.eval_shape(record)
     return leaves
@@ -342,7 +342,7 @@ class Template:
 
         def record(values: Values, program: Any, origin: Array) -> None:
             *numbers, forms = _numbers(program, named, values, origin)
-            leaves, structure = _leaves(tuple(numbers))
+            leaves, structure = numbers_of(tuple(numbers))
             names = {id(tracer): name for name, tracer in values.items()}
             multiples, computed = {}, {}
             for at, leaf in enumerate(leaves):

@@ -289,3 +289,31 @@ def test_what_a_program_computes_itself(engine: Any) -> None:
         assert_allclose(evidence.log_prior, compiled.log_prior, rtol=1e-10)
         for name, slope in compiled.gradient.items():
             assert_allclose(evidence.gradient[name], slope, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["answers", "link", "projection", "latents"])
+def test_a_site_in_a_plate_that_answers_depend_on_is_learned(kind: str) -> None:
+    """Wherever it is used; of these the entry of each answer is known of the first alone."""
+    item, rater, value = np.arange(9) % 4, np.array([0, 1, 2, 2, 1, 0, 4, 4, 3]), np.arange(9) % 2
+
+    def program(value: Any) -> None:
+        with numpyro.plate("rater", 5):
+            noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.5))
+        scale = noise[:4] if kind == "latents" else jnp.ones(4)
+        f = numpyro.sample("f", dist.Normal(jnp.zeros(4), scale).to_event(1))
+        gap = f[item] - f[(item + 1) % 4]
+        if kind == "link":
+            numpyro.sample("y", dist.Bernoulli(logits=gap * jnp.exp(0.1 * noise[rater])), obs=value)
+        elif kind == "answers":
+            scales = jnp.sqrt(0.1 + noise[rater] ** 2)  # computed by JAX
+            numpyro.sample("y", ProbitComparison(gap, scale=scales), obs=value)
+        else:
+            gap = gap * noise[rater] if kind == "projection" else gap
+            numpyro.sample("y", ProbitComparison(gap), obs=value)
+
+    with float64():
+        prepared = prepare_plates(Program.of(program, (value,)), average=True)
+    assert not prepared.fixed
+    assert (prepared.members is not None) == (kind == "answers")
+    if prepared.members is not None:
+        assert_allclose(prepared.members.row, rater)
