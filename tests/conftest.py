@@ -21,8 +21,6 @@ from scipy.special import log_ndtr
 
 from relpref.data import PreferenceData
 
-os.environ.setdefault("RELPREF_CACHE", "off")  # tests write nothing into the home of who runs them
-
 Floats = NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
 

@@ -20,12 +20,11 @@ FIT = [*PROGRAM, "fit", "--folder", "tables", "--out"]
 
 def environment() -> dict[str, str]:
     source = str(Path(relpref.__file__).parents[1])
-    # Whoever runs the tests may keep compiled code for them; here it is the program's own cache
-    # that is looked at.
+    # Whoever runs the tests may keep compiled code for them; here everything is compiled.
     # Output is buffered, as it is for users.
     other = ("JAX_", "PYTHONUNBUFFERED")
     settings = {name: value for name, value in os.environ.items() if not name.startswith(other)}
-    return settings | {"PYTHONPATH": source, "RELPREF_CACHE": "off"}
+    return settings | {"PYTHONPATH": source}
 
 
 @pytest.mark.slow
