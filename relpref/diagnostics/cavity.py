@@ -586,7 +586,8 @@ def _exact_cavities(prior: Prior, sites: Sites) -> tuple[Floats, Floats]:
     """
     counts = prior.counts
     precision, shift = counts * sites.precision, counts * sites.shift
-    gram = prior.projection.congruence(prior.covariance)
+    rows = prior.projection
+    gram = rows.rows(rows.rows(prior.covariance.dense()).T)
     scale = 1 / (1 + np.abs(precision) * np.diagonal(gram))  # of the rows, for the solver
     system = np.diag(scale) + (scale * precision)[:, None] * gram
     inverse = np.linalg.solve(system, np.diag(scale))

@@ -276,7 +276,7 @@ class Items(NamedTuple):
 class GroupedRows:
     """A projection whose weights are blocks: `relpref.infer.rows.SparseRows` with M for T."""
 
-    rows: SparseRows  # all rows
+    every: SparseRows  # all rows
     alone: SparseRows
     items: tuple[Items, ...]
 
@@ -298,7 +298,7 @@ class GroupedRows:
 
     def gram(self, weights: Weights) -> Array:
         """AᵀMA, shape (n, n)."""
-        size, gram = self.rows.size.shape[0], self.alone.gram(weights.alone)
+        size, gram = self.every.size.shape[0], self.alone.gram(weights.alone)
         for (columns, entries), block in zip(self.items, weights.groups, strict=True):
             seen = entries.swapaxes(1, 2) @ (block @ entries)
             if namespace(seen, columns) is np:
@@ -314,7 +314,15 @@ class GroupedRows:
 
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
-        return self.rows.variances(white)
+        return self.every.variances(white)
+
+    def apply(self, vector: Array) -> Array:
+        """A times a vector."""
+        return self.every.apply(vector)
+
+    def adjoint(self, vector: Array) -> Array:
+        """Aᵀ times a vector."""
+        return self.every.adjoint(vector)
 
 
 @jax.tree_util.register_dataclass
@@ -349,15 +357,15 @@ class ArrowSpace:
         return self.inner.jitter
 
     @property
-    def _rows(self) -> GroupedRows:
+    def rows(self) -> GroupedRows:
         rows: Any = self.inner.rows
         return rows
 
-    def factorise(self, precision: Array, projection: Any) -> Factorised:
+    def factorise(self, precision: Array) -> Factorised:
         """Factorize the latent space with M."""
         weights: Any
         weights, total = self.blocks.middle(precision, self.factors)
-        factor = self.inner.factorise(weights, projection)
+        factor = self.inner.factorise(weights)
         return factor._replace(precision=weights, log_determinant=factor.log_determinant + total)
 
     def _pulled(self, factor: Factorised, vector: Array) -> Array:
@@ -369,14 +377,14 @@ class ArrowSpace:
             [part - _times(pulled, _seen(values, part)) for part, pulled, values in each],
         )
 
-    def response(self, factor: Factorised, shift: Array, projection: Any) -> Array:
+    def response(self, factor: Factorised, shift: Array) -> Array:
         """Posterior covariance of the rows times a vector.
 
         It is A u + C (h − M A u) with u = Σ Aᵀh.
         """
         weights: Any = factor.precision
         pull = self._pulled(factor, shift)
-        seen = self.inner.response(factor, pull, projection)
+        seen = self.inner.response(factor, pull)
         each = zip(
             self.blocks.cut(pull), self.blocks.cut(seen), weights.pulled, self.factors, strict=True
         )
@@ -386,36 +394,36 @@ class ArrowSpace:
         ]
         return seen + self.blocks.joined(0.0 * seen[self.blocks.alone], noise)
 
-    def marginals(self, factor: Factorised, shift: Array, projection: Any) -> Marginals:
+    def marginals(self, factor: Factorised, shift: Array) -> Marginals:
         """Means and variances of the rows."""
         covariance, variances = self.covariance(factor), []
         for (columns, left), noise in self._left(factor.precision):
             prior = covariance[columns[:, :, None], columns[:, None, :]]
             variances.append(((left @ prior) * left).sum(axis=2) + noise)
-        variance = self.blocks.joined(self._rows.alone.variances(factor.white), variances)
-        return Marginals(self.response(factor, shift, projection), variance, factor.log_determinant)
+        variance = self.blocks.joined(self.rows.alone.variances(factor.white), variances)
+        return Marginals(self.response(factor, shift), variance, factor.log_determinant)
 
     def _left(self, weights: Any) -> "Iterator[tuple[Items, Array]]":
         """For groups of each size (I − CM) A and the diagonal of C − CMC, shape (g, p)."""
         for items, pulled, values in zip(
-            self._rows.items, weights.pulled, self.factors, strict=True
+            self.rows.items, weights.pulled, self.factors, strict=True
         ):
             back = pulled.swapaxes(1, 2)
             rest = values - values @ (back @ values)  # C − CMC = (F − FFᵀMF)Fᵀ
             left = items.entries - values @ (back @ items.entries)
             yield Items(items.columns, left), (rest * values).sum(axis=2)
 
-    def latent_mean(self, factor: Factorised, shift: Array, projection: Any) -> Array:
+    def latent_mean(self, factor: Factorised, shift: Array) -> Array:
         """Posterior mean of the latent vector."""
-        return self.inner.latent_mean(factor, self._pulled(factor, shift), projection)
+        return self.inner.latent_mean(factor, self._pulled(factor, shift))
 
     def covariance(self, factor: Factorised) -> Array:
         """Posterior covariance of the latent vector, shape (n, n)."""
         return self.inner.covariance(factor)
 
-    def weights(self, factor: Factorised, precision: Array, projection: Any) -> Array:
+    def weights(self, factor: Factorised, precision: Array) -> Array:
         """R = Q − QΣQ with Q = AᵀMA, shape (n, n)."""
-        return self.inner.weights(factor, factor.precision, projection)
+        return self.inner.weights(factor, factor.precision)
 
     def pulled(self, factor: Factorised, precision: Array) -> Array:
         """R K = Q Σ, shape (n, n)."""
@@ -427,7 +435,7 @@ class ArrowSpace:
         """The blocks of the dual weights M − M A Σ AᵀM times arrays, shape (g, p, r)."""
         weights: Any = factor.precision
         covariance, products = self.covariance(factor), []
-        each = zip(self._rows.items, weights.groups, factors, strict=True)
+        each = zip(self.rows.items, weights.groups, factors, strict=True)
         for (columns, entries), block, values in each:
             prior = covariance[columns[:, :, None], columns[:, None, :]]
             pulled = block @ values

@@ -33,7 +33,6 @@ from relpref.infer.host_space import HostSpace
 from relpref.infer.joint import joint_of, joint_on_host
 from relpref.infer.layout import Layout, Prior
 from relpref.infer.program import Program
-from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites, by_rows, cavities, run
 from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
 from relpref.likelihoods import TiltedMoments
@@ -125,7 +124,6 @@ def evaluate(
         n, m = program.layout.num_latents, program.layout.num_rows
         prior, moments, slopes, gradient = on_host(program, unconstrained)
         prior = prior._replace(blocks=dense_blocks(program.layout, prior.covariance))
-        rows = prior.projection
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(
             block_diagonal(total(prior.blocks[site]) for site in program.layout.slices)
@@ -137,7 +135,7 @@ def evaluate(
             joint = joint_on_host(program.arrow, program, unconstrained)
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
         power = (prior.power,) if program.layout.repeated else ()
-        problem = Problem(space, rows, *answers, joint, dear, power, slopes)
+        problem = Problem(space, *answers, joint, dear, power, slopes)
         result = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, result, prior)
         if whole:
@@ -331,9 +329,6 @@ def _slope(program: Program, unconstrained: Values, slopes: Slopes, with_prior: 
 
     def surrogate(unconstrained: Values) -> Array:
         moving = program.read(unconstrained)
-        if ("projection", "matrix") in slopes.pulls:
-            matrix: Any = DenseRows(moving.projection.rows(jnp.eye(moving.location.size)))
-            moving = moving._replace(projection=matrix)
         total = along(moving, slopes.pulls) + sum(pull(moving) for pull in slopes.surrogates)
         return total + moving.log_prior if with_prior else total
 
@@ -343,7 +338,7 @@ def _slope(program: Program, unconstrained: Values, slopes: Slopes, with_prior: 
 def concluded(problem: Problem, result: Approximation, prior: Prior) -> Evidence:
     """The evidence, without its gradient and the (n, n) arrays."""
     space: Any = problem.space
-    fit, projection, gaussian = result.fit, problem.projection, problem.gaussian
+    fit, gaussian = result.fit, problem.gaussian
     xp = namespace(problem.counts)
     arrived = result.info.code == _CONVERGED
     ending = result.info.code
@@ -361,7 +356,7 @@ def concluded(problem: Problem, result: Approximation, prior: Prior) -> Evidence
         sites=fit.sites,
         marginals=fit.marginals,
         info=result.info._replace(code=ending),
-        alpha=projection.adjoint(dual_vector(problem, fit)),
+        alpha=space.rows.adjoint(dual_vector(problem, fit)),
         drift=None,
         covariance=None,
         pulled=None,
@@ -376,22 +371,20 @@ def whole_arrays(
 ) -> dict[str, Any]:
     """The fields of `Evidence` that are computed only if ``whole``."""
     space: Any = problem.space
-    fit, projection = result.fit, problem.projection
+    fit, rows = result.fit, space.rows
     precision, shift = problem.counts * fit.sites.precision, problem.counts * fit.sites.shift
     if problem.joint is not None:
         precision = fit.factor.precision
-        drift = space.root @ (space.root.T @ projection.adjoint(dual_vector(problem, fit)))
+        drift = space.root @ (space.root.T @ rows.adjoint(dual_vector(problem, fit)))
     elif space.latent:
-        drift = space.latent_mean(fit.factor, shift, projection)
+        drift = space.latent_mean(fit.factor, shift)
     if space.latent:
         covariance = space.covariance(fit.factor)
         pulled = space.pulled(fit.factor, precision)
     else:
         before = block_diagonal(total(prior.blocks[site]) for site in layout.slices)
-        drift = before @ projection.adjoint(dual_vector(problem, fit))
-        pulled = projection.back(
-            space.dual_weights(fit.factor, precision) @ projection.rows(before)
-        )
+        drift = before @ rows.adjoint(dual_vector(problem, fit))
+        pulled = rows.back(space.dual_weights(fit.factor, precision) @ rows.rows(before))
         covariance = before - before @ pulled
         covariance = 0.5 * (covariance + covariance.T)
     return {
@@ -436,14 +429,15 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
 
 def prepared(program: Program, prior: Prior, dual: bool) -> Problem:
     """The problem of a program that JAX traces."""
-    covariance, projection = prior.covariance, prior.projection
+    covariance = prior.covariance
     space: Any
     if dual:
-        space = DualSpace.build(covariance, projection, dense_noise(program.arrow, prior.noise))
+        noise = dense_noise(program.arrow, prior.noise)
+        space = DualSpace.build(covariance, prior.projection, noise)
     else:
-        grouped: Any = program.rows if program.arrow is None else program.arrow.rows
+        grouped: Any = prior.projection if program.arrow is None else program.arrow.rows
         accurate = program.layout.precise and program.arrow is None
-        space = LatentSpace.build(covariance, projection, grouped, accurate)
+        space = LatentSpace.build(covariance, grouped, accurate)
         space = space if program.layout.joint else with_noise(space, program.arrow, prior.noise)
     moments = partial(tilted, prior.observations, prior.offset)
     joint = None
@@ -452,7 +446,7 @@ def prepared(program: Program, prior: Prior, dual: bool) -> Problem:
     answers = prior.counts, moments, prior.log_concave, prior.gaussian
     power = (prior.power,) if program.layout.repeated else ()
     slopes = partial(slopes_of_answers, prior.observations, prior.offset)
-    return Problem(space, projection, *answers, joint, True, power, slopes)
+    return Problem(space, *answers, joint, True, power, slopes)
 
 
 def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:

@@ -187,22 +187,22 @@ def slopes_of_prior(
     matrix K.
     """
     space: Any = problem.space
-    projection, xp = problem.projection, namespace(alpha)
+    rows, xp = space.rows, namespace(alpha)
     precision = problem.counts * fit.sites.precision
     if problem.joint is not None:
         precision = fit.factor.precision
-    weights = xp.outer(alpha, alpha) - space.weights(fit.factor, precision, projection)
+    weights = xp.outer(alpha, alpha) - space.weights(fit.factor, precision)
     if pulled is not None:
-        back = projection.adjoint(pulled)
+        back = rows.adjoint(pulled)
         weights = weights + xp.outer(back, alpha) + xp.outer(alpha, back)
     pulls = joined(covariance.pull(0.5 * weights), "covariance")
     if layout.constant_projection:
         return Slopes(pulls)
     dual = dual_vector(problem, fit)
     if space.latent:
-        spread = precision[:, None] * (projection.rows(fit.factor.white) @ fit.factor.white.T)
+        spread = precision[:, None] * (rows.rows(fit.factor.white) @ fit.factor.white.T)
     else:
-        spread = space.dual_weights(fit.factor, precision) @ projection.rows(before)
+        spread = space.dual_weights(fit.factor, precision) @ rows.rows(before)
     pull = xp.outer(dual, before @ alpha) - spread
     if pulled is not None:
         pull = pull + xp.outer(pulled, before @ alpha) + xp.outer(dual, before @ back)

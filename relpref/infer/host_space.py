@@ -41,11 +41,11 @@ class HostSpace(LatentSpace):
         inverse = None if accurate else _inverse(lower, backwards)
         return cls(np.ascontiguousarray(lower[::-1, ::-1]), rows, jitter, accurate, inverse)
 
-    def factorise(self, precision: Floats, projection: Any) -> Factorised:
+    def factorise(self, precision: Floats) -> Factorised:
         if not precision.any():
             return Factorised(np.eye(len(self.root)), self.root, precision, np.zeros(()))
         if self.inverse is None:
-            return super().factorise(precision, projection)
+            return super().factorise(precision)
         total = self.inverse.copy()  # K⁻¹ + Q = (V Vᵀ)⁻¹, of which LAPACK sees the transpose
         self.rows.add_gram(precision, total)
         root, failed = lapack.dpotrf(total.T, lower=True, clean=True, overwrite_a=True)
@@ -86,9 +86,9 @@ class HostSpace(LatentSpace):
         np.fill_diagonal(result, np.diagonal(upper))
         return result
 
-    def weights(self, factor: Factorised, precision: Floats, projection: Any) -> Floats:
+    def weights(self, factor: Factorised, precision: Floats) -> Floats:
         if self.accurate:  # then Q is so large that QΣQ would cancel
-            return np.asarray(super().weights(factor, precision, projection))
+            return np.asarray(super().weights(factor, precision))
         pulled = self.rows.times_gram(precision, self.covariance(factor))
         weights = -self.rows.times_gram(precision, pulled.T)
         self.rows.add_gram(precision, weights)

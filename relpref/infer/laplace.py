@@ -93,9 +93,8 @@ def touching(problem: Problem, point: Point) -> Fit:
     counts, moments = at_point(problem, value)
     slope = counts * moments.gradient + around.slope
     weights = joint.weights(counts * moments.curvature, around.second)
-    space, projection = problem.space, problem.projection
-    factor = space.factorise(weights, projection)
-    marginals = space.marginals(factor, slope + joint.times(weights, value), projection)
+    factor = problem.space.factorise(weights)
+    marginals = problem.space.marginals(factor, slope + joint.times(weights, value))
     dual = slope + joint.times(weights, value - marginals.mean)
     return Fit(Sites(0 * dual, dual / xp.maximum(problem.counts, 1.0)), factor, marginals)
 
@@ -108,12 +107,9 @@ def beginning(problem: Problem, sites: Sites) -> Fit:
     if problem.joint is None:
         return posterior(problem, with_known(problem.gaussian, sites))
     nothing = problem.joint.weights(0 * problem.counts, 0 * problem.joint.directions)
-    factor = problem.space.factorise(nothing, problem.projection)
-    return Fit(
-        sites,
-        factor,
-        problem.space.marginals(factor, problem.counts * sites.shift, problem.projection),
-    )
+    factor = problem.space.factorise(nothing)
+    marginals = problem.space.marginals(factor, problem.counts * sites.shift)
+    return Fit(sites, factor, marginals)
 
 
 def run(
@@ -220,7 +216,7 @@ def _answers(problem: Problem, fit: Fit, dual: Array) -> tuple[Slopes, Array]:
     if joint is not None:
         among = (joint.roots(space.covariance(fit.factor)),)
         slope = slope + joint.bend(value, *among)
-    response = space.response(fit.factor, slope, problem.projection)
+    response = space.response(fit.factor, slope)
     if joint is None:
         pulled = slope - counts * fit.sites.precision * response
     else:

@@ -38,8 +38,7 @@ from relpref.infer.links import Linked, linked
 from relpref.infer.medians import medians_by_jax
 from relpref.infer.members import Floats, Members, OfMembers
 from relpref.infer.priors import Form
-from relpref.infer.rows import SparseRows
-from relpref.infer.spaces import Map
+from relpref.infer.rows import DenseRows, SparseRows
 from relpref.infer.template import Filled, Template, log_prior
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.quadrature import ByQuadrature
@@ -276,7 +275,6 @@ class Program:
         offset, apply = jax.linearize(
             partial(self.predictors, unconstrained=unconstrained), location
         )
-        transpose = jax.linear_transpose(apply, location)
         observations = self.observations(sites, origin, unconstrained)
         noise = [kind.sd for kind in shared_noise([each.likelihood for each in observations])]
         scales = (unwrap(sites[name]["fn"]).scale for name, _ in self.layout.integrated)
@@ -287,7 +285,7 @@ class Program:
             hyperparameters={name: sites[name]["value"] for name in unconstrained},
             covariance=BlockDiagonal(tuple(each.in_memory() for each in covariances)),
             location=location,
-            projection=Map(apply, lambda vector: transpose(vector)[0]),
+            projection=self.rows or DenseRows.of(apply, len(location)),
             log_prior=log_prior(sites, unconstrained),
             noise=tuple(noise),
         )

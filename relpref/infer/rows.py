@@ -12,33 +12,23 @@ import numpy as np
 import scipy.sparse
 from jax.lax import optimization_barrier
 
-from relpref.linalg import Covariance
 from relpref.linalg.arrays import (
     Array,
     namespace,
 )
 
 
-class _Written:
-    """Base class of projections that are written out."""
-
-    rows: Callable[[Array], Array]
-
-    def congruence(self, covariance: Covariance) -> Array:
-        """A K Aᵀ, shape (m, m)."""
-        return self.rows(self.rows(covariance.dense()).T)
-
-    def written(self, size: int, dtype: Any) -> "Rows":
-        """The projection as its rows."""
-        return self  # type: ignore[return-value]
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class DenseRows(_Written):
+class DenseRows:
     """Any projection, as a matrix of shape (m, n)."""
 
     matrix: Array
+
+    @classmethod
+    def of(cls, apply: Callable[[Array], Array], size: int) -> "DenseRows":
+        """The matrix of a linear function of a vector."""
+        return cls(jax.vmap(apply, out_axes=1)(jnp.eye(size)))
 
     def rows(self, vectors: Array) -> Array:
         """A times an array of shape (n,) or (n, k)."""
@@ -73,7 +63,7 @@ class DenseRows(_Written):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class SparseRows(_Written):
+class SparseRows:
     """A projection with few entries in each row.
 
     They are at most two, and those in a few columns that all rows share.
@@ -147,7 +137,9 @@ class SparseRows(_Written):
         return namespace(vector, self.column).sum(self.entry * vector[self.column], axis=1)
 
     def adjoint(self, vector: Array) -> Array:
-        """Aᵀ times a vector; of NumPy."""
+        """Aᵀ times a vector."""
+        if namespace(vector, self.column) is not np:
+            return self.back(vector[:, None])[:, 0]
         shares = (self.entry * vector[:, None]).ravel()
         return np.bincount(self.column.ravel(), shares, len(self.size))
 
@@ -161,8 +153,12 @@ class SparseRows(_Written):
         return reduce(add, each)
 
     def back(self, matrix: Array) -> Array:
-        """Aᵀ times an (m, k) array; of NumPy."""
-        return self.matrix.T @ matrix
+        """Aᵀ times an (m, k) array."""
+        if namespace(matrix, self.column) is np:
+            return self.matrix.T @ matrix
+        shares = self.entry[:, :, None] * matrix[:, None, :]
+        nothing = jnp.zeros((self.size.shape[0], matrix.shape[1]), matrix.dtype)
+        return nothing.at[self.column].add(shares)
 
     def add_gram(self, precision: Any, matrix: Any) -> None:
         """Add AᵀTA to an (n, n) array of NumPy."""

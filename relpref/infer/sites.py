@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relpref.infer.spaces import Factorised, Marginals, Projection, Space
+from relpref.infer.spaces import Factorised, Marginals, Space
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg.arrays import (
     Array,
@@ -73,7 +73,6 @@ class Problem(NamedTuple):
     """Inputs of expectation propagation."""
 
     space: Space
-    projection: Projection
     # Number of identical answers of each row, shape (m,); a row of 0 changes nothing.
     counts: Array
     # From cavity mean and variance, shape (m,) each, and powers to `TiltedMoments`.
@@ -286,8 +285,8 @@ def held(
 def posterior(problem: Problem, sites: Sites) -> Fit:
     """The posterior under the sites, each counted as often as its row."""
     precision, shift = problem.counts * sites.precision, problem.counts * sites.shift
-    factor = problem.space.factorise(precision, problem.projection)
-    return Fit(sites, factor, problem.space.marginals(factor, shift, problem.projection))
+    factor = problem.space.factorise(precision)
+    return Fit(sites, factor, problem.space.marginals(factor, shift))
 
 
 def run(
@@ -303,7 +302,7 @@ def run(
     sweep, log Ẑ of every row there, and the diagnostics. ``progress``, with NumPy only, is called
     with the number of each fresh sweep and its residual.
     """
-    space, projection, counts = problem.space, problem.projection, problem.counts
+    space, counts = problem.space, problem.counts
 
     def more(carry: tuple[State, Array, Array]) -> Array:
         state, sweeps, usable = carry
@@ -314,7 +313,7 @@ def run(
         return fit, fit.marginals
 
     def hold(state: State) -> tuple[Fit, Marginals]:
-        response = partial(space.response, state.fit.factor, projection=projection)
+        response = partial(space.response, state.fit.factor)
         return state.fit, held(response, counts, state.fit, state.sites, state.mean)
 
     def sweep(carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:

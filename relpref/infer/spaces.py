@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from relpref.infer.rows import DenseRows, Rows
-from relpref.linalg import Covariance, LinearMap
+from relpref.infer.rows import Rows
+from relpref.linalg import Covariance
 from relpref.linalg.arrays import (
     Array,
     cond,
@@ -41,33 +40,6 @@ class Factorised(NamedTuple):
     log_determinant: Array  # Σ log diag chol(B)
 
 
-class Map(NamedTuple):
-    """The projection A and its adjoint, neither of them a matrix."""
-
-    apply: LinearMap
-    adjoint: LinearMap
-
-    def rows(self, matrix: Array) -> Array:
-        """A times an (n, k) array."""
-        return jax.vmap(self.apply, in_axes=1, out_axes=1)(matrix)
-
-    def back(self, matrix: Array) -> Array:
-        """Aᵀ times an (m, k) array."""
-        return jax.vmap(self.adjoint, in_axes=1, out_axes=1)(matrix)
-
-    def congruence(self, covariance: Covariance) -> Array:
-        """A K Aᵀ, shape (m, m)."""
-        return covariance.congruence(self.apply)
-
-    def written(self, size: int, dtype: Any) -> Rows:
-        """The projection as its rows."""
-        return DenseRows(self.rows(jnp.eye(size, dtype=dtype)))
-
-
-# How a projection is given: of a program that JAX traces as maps, otherwise as its rows.
-Projection = Map | Rows
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class DualSpace:
@@ -77,18 +49,19 @@ class DualSpace:
     latent: ClassVar[bool] = False
 
     gram: Array  # G = A K Aᵀ, and the noise that rows share, shape (m, m)
+    rows: Rows  # the projection A
     jitter: Array  # 0; nothing is factorized but B = I + T^½ G T^½
 
     @classmethod
-    def build(cls, covariance: Covariance, projection: Projection, noise: Any = 0.0) -> "DualSpace":
+    def build(cls, covariance: Covariance, rows: Rows, noise: Any = 0.0) -> "DualSpace":
         """Build the Gram matrix.
 
         ``noise`` is the covariance of the noise that rows share, shape (m, m).
         """
-        gram = projection.congruence(covariance) + noise
-        return cls(gram, namespace(gram).zeros((), gram.dtype))
+        gram = rows.rows(rows.rows(covariance.dense()).T) + noise
+        return cls(gram, rows, namespace(gram).zeros((), gram.dtype))
 
-    def factorise(self, precision: Array, projection: Projection) -> Factorised:
+    def factorise(self, precision: Array) -> Factorised:
         """Factorise B = I + T^½ G T^½."""
         xp = namespace(precision, self.gram)
         root = xp.sqrt(precision)
@@ -96,7 +69,7 @@ class DualSpace:
         lower = factorize(xp.eye(len(root), dtype=root.dtype) + half * root)
         return Factorised(lower, solve_lower(lower, half), precision, _log_determinant(lower))
 
-    def marginals(self, factor: Factorised, shift: Array, projection: Projection) -> Marginals:
+    def marginals(self, factor: Factorised, shift: Array) -> Marginals:
         xp = namespace(shift, self.gram)
         before = xp.diagonal(self.gram)
         variance = before - xp.sum(xp.square(factor.white), axis=0)
@@ -104,7 +77,7 @@ class DualSpace:
         # either sign.
         rounding = 10 * np.finfo(before.dtype).eps * xp.max(before, initial=0.0)
         variance = xp.where(xp.abs(variance) <= rounding, 0.0, variance)
-        mean = self.response(factor, shift, projection)
+        mean = self.response(factor, shift)
         # Prior and sites cancel where both are large; the mean solves m = G(h − T m), whose
         # residual corrects it.
         for _ in range(_REFINEMENTS):
@@ -113,7 +86,7 @@ class DualSpace:
             mean = mean + left - factor.white.T @ half
         return Marginals(mean, variance, factor.log_determinant)
 
-    def response(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
+    def response(self, factor: Factorised, shift: Array) -> Array:
         """Posterior covariance of the projections times a vector."""
         return self.gram @ shift - factor.white.T @ (factor.white @ shift)
 
@@ -137,9 +110,9 @@ class DualSpace:
             for group, factor in zip(blocks.groups, factors, strict=True)
         ]
 
-    def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
+    def weights(self, factor: Factorised, precision: Array) -> Array:
         """R = AᵀMA, shape (n, n)."""
-        return projection.back(projection.back(self.dual_weights(factor, precision)).T)
+        return self.rows.back(self.rows.back(self.dual_weights(factor, precision)).T)
 
     def precision_limit(self) -> tuple[Array, float]:
         """Prior variances of the projections and the largest product with precisions.
@@ -167,18 +140,12 @@ class LatentSpace:
     accurate: bool = field(default=False, metadata={"static": True})
 
     @classmethod
-    def build(
-        cls,
-        covariance: Covariance,
-        projection: Projection,
-        rows: Rows | None = None,
-        accurate: bool = False,
-    ) -> "LatentSpace":
-        """Factorise the prior; without sparse rows the projection is written out."""
+    def build(cls, covariance: Covariance, rows: Rows, accurate: bool = False) -> "LatentSpace":
+        """Factorise the prior."""
         root, jitter = covariance.root()
-        return cls(root, rows or projection.written(root.shape[0], root.dtype), jitter, accurate)
+        return cls(root, rows, jitter, accurate)
 
-    def factorise(self, precision: Array, projection: Projection) -> Factorised:
+    def factorise(self, precision: Array) -> Factorised:
         """Factorise B = I + Lᵀ Q L with Q = AᵀTA."""
         xp = namespace(precision, self.root)
         pulled = self.rows.times_gram(precision, self.root)  # Q L
@@ -186,7 +153,7 @@ class LatentSpace:
 
         def by_qr() -> Array:
             # chol(B)ᵀ is the R of [T^½ A L; I], whose condition number is the root of that of B.
-            half = xp.sqrt(precision)[:, None] * projection.rows(self.root)
+            half = xp.sqrt(precision)[:, None] * self.rows.rows(self.root)
             upper = xp.linalg.qr(xp.concatenate([half, xp.eye(half.shape[1])]), mode="r")
             return xp.sign(xp.diagonal(upper)) * upper.T
 
@@ -205,28 +172,28 @@ class LatentSpace:
         """L times the transposed inverse of a lower triangular matrix."""
         return solve_lower(lower, self.root.T).T
 
-    def marginals(self, factor: Factorised, shift: Array, projection: Projection) -> Marginals:
+    def marginals(self, factor: Factorised, shift: Array) -> Marginals:
         variance = self.rows.variances(factor.white)
-        mean = projection.apply(self.latent_mean(factor, shift, projection))
+        mean = self.rows.apply(self.latent_mean(factor, shift))
         return Marginals(mean, variance, factor.log_determinant)
 
-    def response(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
+    def response(self, factor: Factorised, shift: Array) -> Array:
         """Posterior covariance of the projections times a vector."""
-        return projection.apply(factor.white @ (factor.white.T @ projection.adjoint(shift)))
+        return self.rows.apply(factor.white @ (factor.white.T @ self.rows.adjoint(shift)))
 
-    def latent_mean(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
+    def latent_mean(self, factor: Factorised, shift: Array) -> Array:
         """Posterior mean of the latent vector."""
         if not self.accurate:
-            return factor.white @ (factor.white.T @ projection.adjoint(shift))
+            return factor.white @ (factor.white.T @ self.rows.adjoint(shift))
 
         # In coordinates w with mean L w: B w = Lᵀ Aᵀ h. The next round removes rounding errors in
         # directions that no answer depends on, as long as both ends of a row get the same number in
         # h − T A L w: carried by a loop, it is not computed and rounded twice.
         def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             white, left = carry
-            half = solve_lower(factor.lower, self.root.T @ projection.adjoint(left) - white)
+            half = solve_lower(factor.lower, self.root.T @ self.rows.adjoint(left) - white)
             white = white + solve_lower(factor.lower, half, transposed=True)
-            return white, shift - factor.precision * projection.apply(self.root @ white)
+            return white, shift - factor.precision * self.rows.apply(self.root @ white)
 
         start = (namespace(shift, self.root).zeros(self.root.shape[1], self.root.dtype), shift)
         white, _ = fori_loop(_REFINEMENTS, refined, start)
@@ -240,7 +207,7 @@ class LatentSpace:
         """R K = Q Σ, shape (n, n)."""
         return self.rows.times_gram(precision, self.covariance(factor))
 
-    def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
+    def weights(self, factor: Factorised, precision: Array) -> Array:
         """R = Q − QΣQ, shape (n, n)."""
         cross = self.rows.times_gram(precision, factor.white)  # Q V
         return self.rows.gram(precision) - cross @ cross.T

@@ -31,7 +31,6 @@ from relpref.infer.layout import Observation, Prior, joined_rows, known_sites, s
 from relpref.infer.members import Members, OfMembers
 from relpref.infer.priors import Form, Mapped, form_of
 from relpref.infer.rows import DenseRows
-from relpref.infer.spaces import Map
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.linalg.arrays import Array, on_host, summed_to
@@ -68,7 +67,7 @@ def _numbers(
     noise += [unwrap(sites[name]["fn"]).scale for name, _ in layout.integrated]
     if program.rows is None and projection is None:
         offset, apply = jax.linearize(program.predictors, location)
-        projection = DenseRows(Map(apply, apply).rows(jnp.eye(len(location))))
+        projection = DenseRows.of(apply, len(location))
     elif layout.quadrature:
         offset = program.predictors(origin)
     else:

@@ -76,12 +76,12 @@ def fit_reduced(
     # The posterior covariance is K − K AᵀMA K.
     here, precision = program.on_host().prior, program.counts * sites["precision"]
     within = space_on_host(program, here, Dense(here.covariance.dense()), dual)
-    factor, rows = within.factorise(precision, here.projection), here.projection
+    factor, rows = within.factorise(precision), here.projection
     if dual:
         projection, weights = rows.matrix, within.dual_weights(factor, precision)
     else:
         projection = scipy.sparse.eye_array(len(positions), format="csr")
-        weights = within.weights(factor, precision, rows)
+        weights = within.weights(factor, precision)
         weights = 0.5 * (weights + weights.T)
     covariance = Conditioned(prior, positions, projection, weights)
     return Fitted(means, covariance, log_evidence, sites, result, info)

@@ -62,12 +62,12 @@ class SparseSpace(ArrowSpace):
         """The space of rows with their noise."""
         return cls(latents, seen.blocks, seen.factors, tol, draws, {})
 
-    def factorise(self, precision: Any, projection: Any = None) -> Any:
+    def factorise(self, precision: Any) -> Any:
         """Posterior by the symmetric root of M, continuous in M as a fixed point requires."""
         latents, precision = self.inner, np.asarray(precision)
         weights, total = self.blocks.middle(precision, self.factors)
         looks = [self._alone(np.sqrt(weights.alone))]
-        for (columns, entries), block in zip(self._rows.items, weights.groups, strict=True):
+        for (columns, entries), block in zip(self.rows.items, weights.groups, strict=True):
             values, vectors = np.linalg.eigh(block @ np.eye(entries.shape[1])[None])
             half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] @ vectors.swapaxes(1, 2)
             looks.append(Items(columns, half @ entries))
@@ -80,9 +80,9 @@ class SparseSpace(ArrowSpace):
         posterior = SparsePosterior.under(latents, solves, root, precision)
         return replace(posterior, precision=weights, log_determinant=float(total))
 
-    def marginals(self, factor: Any, shift: Any, projection: Any = None) -> Marginals:
+    def marginals(self, factor: Any, shift: Any) -> Marginals:
         """Marginals of the rows, without the determinant, which is needed only once, at the end."""
-        fields: Any = self.response(factor, shift, None), self.variances(factor).value, np.zeros(())
+        fields: Any = self.response(factor, shift), self.variances(factor).value, np.zeros(())
         return Marginals(*fields)
 
     def variances(self, factor: Any) -> Variances:
@@ -110,7 +110,7 @@ class SparseSpace(ArrowSpace):
 
     def _alone(self, scale: Floats) -> Items:
         """Rows without shared noise, times numbers."""
-        rows = self._rows.alone
+        rows = self.rows.alone
         return Items(rows.column, (scale[:, None] * rows.entry)[:, None, :])
 
 

@@ -92,9 +92,9 @@ class Latents:
     @property
     def projection(self) -> Any:
         """A as a scipy CSR array, shape (m, n)."""
-        return self.rows.rows.matrix
+        return self.rows.every.matrix
 
-    def response(self, factor: "SparsePosterior", shift: Floats, _: Any) -> Floats:
+    def response(self, factor: "SparsePosterior", shift: Floats) -> Floats:
         """Posterior covariance of the rows times a vector."""
         pulled = factor.by_part(self.projection.T @ shift, "mean")
         return np.asarray(self.projection @ sum(pulled.values()))
@@ -132,7 +132,7 @@ class Latents:
         A vector that is constant on a component of the relation and the answers together is in the
         null space of the relation's Laplacian and of every gap. None if a row of A is no gap.
         """
-        if np.any(self.rows.rows.entry.sum(axis=1) != 0):
+        if np.any(self.rows.every.entry.sum(axis=1) != 0):
             return None
         answers = abs(self.projection).T @ abs(self.projection)
         members = []

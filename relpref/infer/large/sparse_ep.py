@@ -100,8 +100,7 @@ def fit(
     with float64(), np.errstate(all="ignore"):
         draws = None if exact else latents.noise(np.random.default_rng(key_words(key)), samples)
         space: Any = SparseSpace.of(latents, seen, 0.01 * tol, draws)
-        no_map: Any = None
-        problem = Problem(space, no_map, np.asarray(counts, np.float64), tilted, power=power)
+        problem = Problem(space, np.asarray(counts, np.float64), tilted, power=power)
         first = start or Sites(*np.zeros((2, len(rows))))
         try:
             approximation = expectation_propagation(problem, first, tol, max_sweeps, progress)

@@ -21,7 +21,7 @@ from relpref.infer.large.spaces import SeenRows, known_posterior
 from relpref.infer.large.sparse_ep import Fitted, fit
 from relpref.infer.rows import DenseRows, SparseRows
 from relpref.infer.sites import Problem, Sites, cavities, run
-from relpref.infer.spaces import LatentSpace, Map
+from relpref.infer.spaces import LatentSpace
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import KernelMatrix, LaplacianSolver, LowRank, SparsePrecision
 from relpref.linalg.factor import cholesky
@@ -138,10 +138,9 @@ def mean_of(found: Fitted) -> Floats:
 
 @jax.jit
 def dense_ep(covariance: jax.Array, matrix: jax.Array, counts: jax.Array) -> Any:
-    projection = Map(lambda vector: matrix @ vector, lambda vector: matrix.T @ vector)
     root = cholesky(covariance).lower
     space = LatentSpace(root, DenseRows(matrix), jnp.zeros(()))
-    problem = Problem(space, projection, counts, probit)
+    problem = Problem(space, counts, probit)
     nothing = jnp.zeros(len(counts))
     found, log_normalizer, info = run(problem, Sites(nothing, nothing), 1e-9, 300)
     cavity = cavities(counts, found.sites, found.marginals)
