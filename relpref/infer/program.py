@@ -2,7 +2,7 @@
 
 A `Program` is a call that was traced once. At given hyperparameters it is *read*: its Gaussian
 sites give their covariances, and the predictors of its observed sites are linearized in the latent
-vector, which gives the projection A as a map, without a design matrix. Where predictors are, a few
+vector, with the projection A as their slope. Where predictors are, a few
 runs for shapes alone show, see `relpref.infer.latents`. Sites that do not fit are
 refused by name, before anything is computed.
 """
