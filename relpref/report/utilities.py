@@ -109,7 +109,8 @@ def _effects(posterior: UtilityPosterior) -> Chapter | None:
     return Chapter("Effects", "utilities.html:effects", facts, front=True)
 
 
-_MOST_ITEMS, _MOST_ATTRIBUTES, _MOST_CURVES = 1000, 12, 4
+_MOST_ITEMS = 4000  # whose full covariance is used
+_MOST_ATTRIBUTES, _MOST_CURVES = 12, 4
 
 
 def _attributes(posterior: UtilityPosterior) -> Chapter | None:
@@ -196,7 +197,6 @@ def _summary(subject: Subject) -> Facts:
     facts |= {
         "lead": lead(table, named, subject.words("items")),
         "chance": next((in_hundred(chance) for chance in subject.beats), None),
-        "settled": _settled(subject),
         "places": place_ranges(table["rank_lower"][:1], table["rank_upper"][:1])[0],
         "tiers": [listed([*map(named, tier)], _LEADERS) for _, tier in tiers]
         if 1 < len(tiers) <= _MOST_TIERS
@@ -209,17 +209,6 @@ def _summary(subject: Subject) -> Facts:
             order[subject.groups[order] == group] for group in largest if sizes[group] > 1
         ]
     return facts
-
-
-_MOST_SETTLED = 300  # items with a further comparison of all pairs
-
-
-def _settled(subject: Subject) -> int:
-    """Number of items that the first is settled above, for all pairs at once; 0 if not computed."""
-    posterior, size = subject.posterior, len(subject.ranking)
-    if subject.within is not None or not 2 < size <= _MOST_SETTLED:
-        return 0
-    return size - posterior.tiers()["rank_upper_all"].iloc[0]
 
 
 _DRAWN = 20
@@ -512,7 +501,6 @@ def _answer(subject: Subject, row: dict[Any, Any]) -> str:
 
 
 _CERTAIN = 0.95  # probability of an answer, above which a note says why it is asked for
-_MOST_ITEMS = 4000  # items whose full covariance is used
 
 
 def _questions(subject: Subject) -> Chapter | None:
