@@ -149,6 +149,8 @@ def _asked(subject: Subject) -> Chapter:
     data = subject.posterior.data
     facts: Facts = {"s": subject, "data": data, "raters": None}
     facts["columns"] = [shorten(clean(name)) for name in _columns(data)]
+    # Options that another fit may have are for whoever fits.
+    facts["notes"] = [note for note in data.notes if "(--" not in note]
     if data.num_answers:
         count, answers = data.count, data.comparisons
         facts["possible"] = data.num_items * (data.num_items - 1) // 2
