@@ -132,7 +132,9 @@ HINT = "answers: 'who' may say who answered: columns={'rater': 'who'} (--columns
 def test_notes(make: Any, tables: Callable[..., PreferenceData], prose: Any) -> None:
     data = tables("abcdefgh", 6)
     both = pd.DataFrame({"winner": ["a", "b", "a"], "loser": ["b", "a", "c"]})
-    text = prose(make(replace(data.with_comparisons(both), notes=("answers: 9 rows dropped", HINT))))
+    text = prose(
+        make(replace(data.with_comparisons(both), notes=("answers: 9 rows dropped", HINT)))
+    )
     assert "--columns" not in text  # for whoever fits, not for readers
     assert (
         "d, e, f, g and h were never compared; their places rest on attributes and relations alone."
