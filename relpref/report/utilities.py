@@ -502,24 +502,16 @@ def _answer(subject: Subject, row: dict[Any, Any]) -> str:
     return f"{winner} over {loser}" + ("" if strength is None else f", strength {strength}")
 
 
-_CERTAIN = 0.95  # probability of an answer, above which a note says why it is asked for
-
-
 def _questions(subject: Subject) -> Chapter | None:
     """Chapter on the next questions; None if there is nothing to ask."""
-    title, posterior = "What to ask next", subject.full
-    size = posterior.data.num_items
-    if size < 2 or not posterior.converged:
-        return None
-    if size > _MOST_ITEMS and subject.within is None:
-        return None  # it takes long; relpref.explore.next_pairs can ask about some items
-    if subject.questions is None:
+    size = subject.full.data.num_items
+    # Of many items without a covariance it takes long; relpref.explore.next_pairs asks about some.
+    long = size > _MOST_ITEMS and subject.within is None
+    if size < 2 or not subject.full.converged or long or subject.questions is None:
         return None
     table, gain = subject.questions
-    certain = (np.abs(table["probability"] - 0.5) > _CERTAIN - 0.5).any()
-    worth = subject.words(gain.sentence)
-    facts = {"s": subject, "worth": worth, "table": table, "certain": certain}
-    return Chapter(title, "utilities.html:questions", facts, front=True)
+    facts = {"s": subject, "worth": subject.words(gain.sentence), "table": table}
+    return Chapter("What to ask next", "utilities.html:questions", facts, front=True)
 
 
 _MOST_KERNELS = 6
