@@ -142,8 +142,7 @@ class Subject:
 
     def several(self, positions: Indices) -> str:
         """Text with the names of at most 10 items, by position, and the number of the others."""
-        named = [self.names.inline(position) for position in positions[:10]]
-        return listed([*named, *[""] * (len(positions) - len(named))], most=10)
+        return listed([*map(self.names.inline, positions)], most=10)
 
     def cells(self, labels: Iterable[Any]) -> list[Cell]:
         """Table cells with the names of labels, which may be of items that are not shown."""
