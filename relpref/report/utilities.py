@@ -149,7 +149,7 @@ def _asked(subject: Subject) -> Chapter:
     data = subject.posterior.data
     facts: Facts = {"s": subject, "data": data, "raters": None}
     facts["columns"] = [shorten(clean(name)) for name in _columns(data)]
-    # Options that another fit may have are for whoever fits.
+    # Options of another fit are nothing to readers.
     facts["notes"] = [note for note in data.notes if "(--" not in note]
     if data.num_answers:
         count, answers = data.count, data.comparisons

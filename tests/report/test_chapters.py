@@ -135,7 +135,7 @@ def test_notes(make: Any, tables: Callable[..., PreferenceData], prose: Any) -> 
     text = prose(
         make(replace(data.with_comparisons(both), notes=("answers: 9 rows dropped", HINT)))
     )
-    assert "--columns" not in text  # for whoever fits, not for readers
+    assert "--columns" not in text  # nothing to readers
     assert (
         "d, e, f, g and h were never compared; their places rest on attributes and relations alone."
         in text
