@@ -96,7 +96,7 @@ def previous(path: Path) -> Path:
 
 
 def _put_in_place(part: Path, target: Path) -> None:
-    if not target.exists() or not any(target.iterdir()):
+    if not target.exists():
         os.rename(part, target)
     elif not _swap(part, target):
         waiting = previous(target)

@@ -12,11 +12,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 floors = runpy.run_path(str(ROOT / "tools" / "lowest.py"))["floors"]
 
 
-def test_pages_and_addresses_are_there() -> None:
+def test_pages_are_there_and_no_address_is_made_up() -> None:
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
     for page in ("CODE_OF_CONDUCT.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         assert (ROOT / page).is_file() and page in included
-    assert {"Homepage", "Documentation", "Source", "Issues"} <= PROJECT["project"]["urls"].keys()
+    urls = PROJECT["project"].get("urls", {})
+    assert not urls or {"Homepage", "Documentation", "Source", "Issues"} <= urls.keys()
+    assert not [url for url in urls.values() if re.search(r"\bexample\.|localhost", url)]
 
 
 def test_the_package_needs_no_link() -> None:

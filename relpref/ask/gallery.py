@@ -1,7 +1,7 @@
 """The start page of ``relpref serve folder/``: every run with its ranking, report and questions."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,7 @@ from relpref.ask.session import Session
 from relpref.ask.store import AnswerStore
 from relpref.ask.web import Pages, guarded, page, ranking_file, view_of
 from relpref.errors import DataError, RelprefError
+from relpref.report.words import Words, named_words
 from relpref.runs import ANSWERS, RECORD, REPORT, load_run, runs_in
 
 __all__ = ["create_app", "runs_in", "serve"]
@@ -47,6 +48,7 @@ class _Summary:
     description: str = ""
     ranking: pd.DataFrame | None = None
     posterior: Any = None
+    words: Mapping[str, str] | None = None
     trouble: str = ""
 
     @cached_property
@@ -54,7 +56,7 @@ class _Summary:
         """A new report, which is not written."""
         from relpref.report.page import render
 
-        return render(self.posterior, title=self.title, relations_evidence=False)
+        return render(self.posterior, title=self.title, relations_evidence=False, words=self.words)
 
 
 def _read(folder: Path, stamp: Any) -> _Summary:
@@ -71,8 +73,9 @@ def _read(folder: Path, stamp: Any) -> _Summary:
             description = "Ranks objects for a given node." * (posterior.kind == "relation")
             return _Summary(stamp, title, description, posterior=posterior)
         posterior, _ = up_to_date(run)
-        ranking = ranking_of(posterior)
-        return _Summary(stamp, title, posterior.data.describe(), ranking, posterior)
+        nouns = named_words(run.metadata.get("options", {}))
+        description = Words.of(nouns)(posterior.data.describe())
+        return _Summary(stamp, title, description, ranking_of(posterior), posterior, nouns)
     except RelprefError as error:
         return _Summary(stamp, title, trouble=visible(error))
 

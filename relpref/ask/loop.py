@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -110,7 +110,7 @@ class Progress:
         if self.worth is None:
             return ""
         if self.since <= _MAX_AGE:
-            return self.words(self.worth.sentence)
+            return self.words(replace(self.worth, missing=self.remaining or None).sentence)
         finding = self.worth.finding
         when = f"Before the last {self.since} answers and skips"
         return self.words(f"{when}: {finding[0].lower()}{finding[1:]}.")

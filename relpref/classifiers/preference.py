@@ -106,8 +106,7 @@ class PreferenceRanker(ClassifierMixin, BaseEstimator):
         self.n_features_in_ = pairs.shape[1]
         if names is not None:
             self.feature_names_in_ = names
-        chosen = {name: getattr(self, name) for name in _CHOSEN}
-        options = {name: value for name, value in chosen.items() if value is not None}
+        options = {name: value for name in _CHOSEN if (value := getattr(self, name)) is not None}
         self.posterior_ = fit(
             self.items,
             pairs.assign(result=(given == self.classes_[1]).astype(float)),

@@ -136,7 +136,7 @@ def _value(text: str) -> Any:
 
 def verdict(posterior: Any, words: "Words") -> list[str]:
     """Lines in plain words: who leads, how sure that is, and what to ask next."""
-    from relpref.report.blocks import lead
+    from relpref.report.blocks import LITTLE, lead
     from relpref.report.subject import Subject
 
     if not posterior.converged:
@@ -154,14 +154,17 @@ def verdict(posterior: Any, words: "Words") -> list[str]:
     names = [label(name) for name in subject.names.short]
     lines = [lead(subject.ranking, names.__getitem__, words("items"))]
     if subject.groups is not None:
-        groups = "The items form groups that no answer connects: compare within a group only."
-        lines = [words(groups)]
+        lines = [
+            words("The items form groups that no answer connects: compare within a group only.")
+        ]
     if subject.questions is not None:
         questions, gain = subject.questions
         lines.append(words(gain.sentence))
         ends = questions.loc[:0, ["first", "second"]].to_numpy().ravel()
         question = " or ".join(names[subject.position[end]] for end in ends)
-        lines += [f"The most informative question now: {question}?"] * bool(question)
+        if question:
+            why = words(f" {LITTLE}") * bool(questions["certain"].iloc[0])
+            lines.append(f"The most informative question now: {question}?{why}")
     return lines
 
 

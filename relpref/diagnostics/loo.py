@@ -152,7 +152,9 @@ class LeftOut(Given):
                 share = f"{bad} of {len(k_hat)} different answers"
                 notes = (f"the k-hat of {share} is above {limit:.2f}: use k_fold for them",)
         else:
-            log_weights = np.log(prior) - leaving
+            # A component that finds an answer all but impossible would outweigh all others.
+            most = np.log(len(prior)) / 2 - np.median(leaving, axis=1, keepdims=True)
+            log_weights = np.log(prior) + np.minimum(-leaving, most)
             log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
         self.weights_without = np.exp(log_weights)[self.unit].T
         log_score = logsumexp(log_weights + self.predictive.log_score[:, self.first].T, axis=1)
@@ -217,8 +219,10 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     cross-validation approximations for Gaussian latent variable models"). Hyperparameters were
     fitted to all answers, so scores are slightly better than for new answers; `k_fold` refits them.
     Thousands of answers take milliseconds, a complete relation of p nodes under a constraint O(p²)
-    for each pair. Reweighting uses Pareto-smoothed importance weights (Vehtari, Gelman & Gabry
-    2017, "Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC").
+    for each pair. Draws have Pareto-smoothed importance weights (Vehtari, Gelman & Gabry 2017,
+    "Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC"). Those of K
+    components are at most √K times their median (compare Ionides 2008, "Truncated importance
+    sampling", whose bound has the mean).
 
     Examples
     --------

@@ -58,8 +58,7 @@ def ranking_html(
         columns["tier"] = shown["tier"]
     if "p_best" in shown:
         columns["best"] = map(percent, shown["p_best"])
-    hidden = len(table) - len(shown)
-    more = f" The first {len(shown)} of {len(table):,} are shown." if hidden else ""
+    more = f" The first {top} of {len(table):,} are shown." * (len(table) > top)
     left_aligned = 'style="text-align: left; white-space: nowrap"'
     head = "".join(f"<th {left_aligned}>{escape(title)}</th>" for title in columns)
     cells = [[f"<td {left_aligned}>{cell}</td>" for cell in column] for column in columns.values()]

@@ -88,9 +88,9 @@ def draw_forest(
         if tier % 2:
             band = {"color": colors.faint, "alpha": 0.45, "linewidth": 0, "zorder": 0}
             axes.axhspan(first - 0.5, after - 0.5, **band)
-        # Between the lines, at the side where the first of them leaves more room.
+        # Between the lines, at the side where the first of them leaves more room, off that at 0.
         lower, upper = ends[first]
-        left = bool(lower - low > high - upper)
+        left = lower - low > high - upper and not 0 <= -low < 0.2 * (high - low)
         here = {"transform": axes.get_yaxis_transform(), "ha": "left" if left else "right"}
         at, where = (0.005 if left else 0.995), first - 0.5
         axes.text(at, where, f"tier {tier}", color=colors.muted, va="top", fontsize=9, **here)

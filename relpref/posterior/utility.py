@@ -639,13 +639,10 @@ class UtilityPosterior(Posterior):
             against the others is negative; NaN where the means are all equal.
         """
         self._warn_if_not_converged()
-        means = self._parts().means
-        centred = {name: value - value.mean() for name, value in means.items()}
-        total = np.sum(list(centred.values()), axis=0)
-        spread = float(total @ total) or np.nan
-        return pd.Series(
-            {name: value @ total / spread for name, value in centred.items()}, name="share"
-        )
+        means = pd.DataFrame(self._parts().means)
+        centred = means - means.mean()
+        total = centred.sum(axis=1)
+        return (centred.T @ total / (total @ total or np.nan)).rename("share")
 
     def update(
         self,

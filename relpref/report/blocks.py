@@ -201,6 +201,11 @@ def decimals_for(values: Any) -> int:
     return int(np.clip(1 - np.floor(np.log10(largest)), 2, 8))
 
 
+# Note on a question whose answer is almost certain.
+LITTLE = (
+    "Little can be learned from an answer that is almost certain; no other question would tell "
+    "more."
+)
 _MANY = 5  # leaders, without names
 _SURE = 0.95  # probability that the best is among the leaders
 

@@ -23,6 +23,7 @@ INTERVAL = 0.9
 ROWS = 50  # rows of the ranking that are shown with their places
 ALL_RANKED = 3000  # with more items, only the rows that are shown have places
 _NEXT, _MORE = 3, 10  # questions that are shown, answers whose gain is computed
+_CERTAIN = 0.95  # probability of an answer, above which a note says why it is asked for
 _DRAWS = 1000  # draws of all utilities, for the places of the rows that are shown
 
 
@@ -141,8 +142,7 @@ class Subject:
 
     def several(self, positions: Indices) -> str:
         """Text with the names of at most 10 items, by position, and the number of the others."""
-        named = [self.names.inline(position) for position in positions[:10]]
-        return listed([*named, *[""] * (len(positions) - len(named))], most=10)
+        return listed([*map(self.names.inline, positions)], most=10)
 
     def cells(self, labels: Iterable[Any]) -> list[Cell]:
         """Table cells with the names of labels, which may be of items that are not shown."""
@@ -155,7 +155,8 @@ class Subject:
     def questions(self) -> tuple[pd.DataFrame, ExpectedGain] | None:
         """The next questions, and the gain expected of more answers; None if it is unknown.
 
-        Pairs with answers are asked again only if no others are left.
+        The column ``certain`` says whether an answer is almost certain. Pairs with answers are
+        asked again only if no others are left.
         """
         posterior, repeats = self.full, 0
         try:
@@ -163,6 +164,7 @@ class Subject:
             if table.empty:
                 repeats = int(np.max(posterior.data.count, initial=0)) + _MORE
                 table = next_pairs(posterior, 1, repeats=repeats)
+            table["certain"] = np.abs(table["probability"] - 0.5) > _CERTAIN - 0.5
             return table, expected_gain(posterior, _MORE, repeats=repeats)
         except RelprefError:
             return None

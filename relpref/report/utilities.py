@@ -109,7 +109,8 @@ def _effects(posterior: UtilityPosterior) -> Chapter | None:
     return Chapter("Effects", "utilities.html:effects", facts, front=True)
 
 
-_MOST_ITEMS, _MOST_ATTRIBUTES, _MOST_CURVES = 1000, 12, 4
+_MOST_ITEMS = 4000  # whose full covariance is used
+_MOST_ATTRIBUTES, _MOST_CURVES = 12, 4
 
 
 def _attributes(posterior: UtilityPosterior) -> Chapter | None:
@@ -148,6 +149,8 @@ def _asked(subject: Subject) -> Chapter:
     data = subject.posterior.data
     facts: Facts = {"s": subject, "data": data, "raters": None}
     facts["columns"] = [shorten(clean(name)) for name in _columns(data)]
+    # Options of another fit are nothing to readers.
+    facts["notes"] = [note for note in data.notes if "(--" not in note]
     if data.num_answers:
         count, answers = data.count, data.comparisons
         facts["possible"] = data.num_items * (data.num_items - 1) // 2
@@ -196,7 +199,6 @@ def _summary(subject: Subject) -> Facts:
     facts |= {
         "lead": lead(table, named, subject.words("items")),
         "chance": next((in_hundred(chance) for chance in subject.beats), None),
-        "settled": _settled(subject),
         "places": place_ranges(table["rank_lower"][:1], table["rank_upper"][:1])[0],
         "tiers": [listed([*map(named, tier)], _LEADERS) for _, tier in tiers]
         if 1 < len(tiers) <= _MOST_TIERS
@@ -209,17 +211,6 @@ def _summary(subject: Subject) -> Facts:
             order[subject.groups[order] == group] for group in largest if sizes[group] > 1
         ]
     return facts
-
-
-_MOST_SETTLED = 300  # items with a further comparison of all pairs
-
-
-def _settled(subject: Subject) -> int:
-    """Number of items that the first is settled above, for all pairs at once; 0 if not computed."""
-    posterior, size = subject.posterior, len(subject.ranking)
-    if subject.within is not None or not 2 < size <= _MOST_SETTLED:
-        return 0
-    return size - posterior.tiers()["rank_upper_all"].iloc[0]
 
 
 _DRAWN = 20
@@ -511,25 +502,16 @@ def _answer(subject: Subject, row: dict[Any, Any]) -> str:
     return f"{winner} over {loser}" + ("" if strength is None else f", strength {strength}")
 
 
-_CERTAIN = 0.95  # probability of an answer, above which a note says why it is asked for
-_MOST_ITEMS = 4000  # items whose full covariance is used
-
-
 def _questions(subject: Subject) -> Chapter | None:
     """Chapter on the next questions; None if there is nothing to ask."""
-    title, posterior = "What to ask next", subject.full
-    size = posterior.data.num_items
-    if size < 2 or not posterior.converged:
-        return None
-    if size > _MOST_ITEMS and subject.within is None:
-        return None  # it takes long; relpref.explore.next_pairs can ask about some items
-    if subject.questions is None:
+    size = subject.full.data.num_items
+    # Of many items without a covariance it takes long; relpref.explore.next_pairs asks about some.
+    long = size > _MOST_ITEMS and subject.within is None
+    if size < 2 or not subject.full.converged or long or subject.questions is None:
         return None
     table, gain = subject.questions
-    certain = (np.abs(table["probability"] - 0.5) > _CERTAIN - 0.5).any()
-    worth = subject.words(gain.sentence)
-    facts = {"s": subject, "worth": worth, "table": table, "certain": certain}
-    return Chapter(title, "utilities.html:questions", facts, front=True)
+    facts = {"s": subject, "worth": subject.words(gain.sentence), "table": table}
+    return Chapter("What to ask next", "utilities.html:questions", facts, front=True)
 
 
 _MOST_KERNELS = 6

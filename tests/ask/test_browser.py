@@ -281,6 +281,15 @@ def test_nothing_overflows(width: int, browser: Any, fake: Any, served: Any) -> 
     context.close()
 
 
+def test_a_short_name_of_a_column_stays_whole(browser: Any, fake: Any, served: Any) -> None:
+    loop = fake("a", "b", attributes=(("Farm", "Finca El Injerto, Huehuetenango, Guatemala"),))
+    tab = browser.new_page(viewport={"width": 360, "height": 740})
+    with served(loop) as address:
+        tab.goto(f"{address}?rater=ann")
+        assert tab.locator(".left th bdi").bounding_box()["height"] < 30
+    tab.close()
+
+
 def follow(tab: Any, selector: str) -> None:
     """Click, and wait for the page that the form leads to."""
     with tab.expect_navigation():

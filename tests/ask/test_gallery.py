@@ -1,5 +1,6 @@
 """The start page of a folder of runs."""
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -67,6 +68,16 @@ def at(runs: Path) -> Iterator[Callable[..., Any]]:
     yield client
     for one in clients:
         one.close()
+
+
+def test_the_words_of_a_run(at: Callable[..., Any], runs: Path) -> None:
+    file = runs / "some drinks/run.json"
+    record = json.loads(file.read_bytes())
+    record["options"]["item_word"] = "drink"
+    file.write_text(json.dumps(record))
+    client = at()
+    assert "12 drinks" in client.get("").text
+    assert "A ranking of 12 drinks" in client.get("run/some drinks/report").text
 
 
 def test_all_runs_with_their_rankings(runs: Path, at: Any) -> None:

@@ -498,10 +498,11 @@ def test_the_title_and_the_question_are_kept(run: Path) -> None:
 
 def test_what_is_missing_is_counted_down(loop: Loop) -> None:
     assert loop.progress("ann").remaining is None
-    loop._worth = (ExpectedGain(10, 0.4, 0.3, missing=63), loop.version)
-    assert loop.progress("ann").remaining == 60
+    loop._worth = (ExpectedGain(10, 0.4, 0.3, missing=66), loop.version)
+    assert loop.progress("ann").remaining == 70
     answer(loop, 4)
     assert loop.progress("ann").remaining == 60
+    assert "About 60 more would reach the goal" in loop.progress("ann").outlook
     answer(loop, 8)
     assert loop.progress("ann").remaining == 50
 

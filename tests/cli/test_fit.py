@@ -12,6 +12,7 @@ import relpref
 from relpref import PreferenceData
 from relpref.cli import fit
 from relpref.data.relation import find_files
+from relpref.report.blocks import LITTLE
 from relpref.runs import copies, load_run
 
 TABLES = "--items tables/entities.csv --answers tables/comparisons.csv"
@@ -38,6 +39,12 @@ def test_says_what_was_read_and_where_the_result_is(place: Path, ask: Any, snaps
     tables = ["data/comparisons.csv", "data/entities.csv", "data/relations/hot.csv"]
     assert sorted(files) == [*tables, "posterior.nc", "run.json"]
     assert files == snapshot(place / "run")  # files, a folder and the time make no difference
+
+
+def test_a_question_with_a_certain_answer_says_why_it_is_named(place: Path, ask: Any) -> None:
+    Path("sure.csv").write_text("winner,loser,count\na,b,200\nb,c,200\nc,d,200\n")
+    question = ask("fit sure.csv --out new --answer-word vote").out.splitlines()[-2]
+    assert question.endswith("? " + LITTLE.replace("an answer", "a vote"))
 
 
 def test_large_files_are_named_before_they_are_read(

@@ -74,6 +74,24 @@ def test_the_earlier_folder_goes_with_all_it_holds(
     assert (tmp_path / "run/posterior.nc").read_bytes() == b"new"
 
 
+def test_an_empty_folder_is_replaced_where_a_rename_refuses_it(
+    tmp_path: Path, can_swap: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows."""
+    (tmp_path / "run").mkdir()
+    rename = os.rename
+
+    def refuses(source: Path, target: Path) -> None:
+        if Path(target).exists():
+            raise FileExistsError(17, "File exists")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuses)
+    save(tmp_path / "run", b"new", "entities")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert (tmp_path / "run/posterior.nc").read_bytes() == b"new"
+
+
 def test_permissions_are_the_usual_ones(tmp_path: Path) -> None:
     save(tmp_path / "run", b"new", "entities")
     (tmp_path / "usual").mkdir()

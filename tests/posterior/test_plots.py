@@ -68,6 +68,17 @@ def test_the_name_of_a_tier_touches_no_line() -> None:
         assert text.get_window_extent().y0 > line + 2
 
 
+def test_the_name_of_a_tier_is_not_on_the_line_at_zero() -> None:
+    table = pd.DataFrame({"mean": [2.0, 0.5], "lower": [1.5, -0.2], "upper": [3.0, 0.6]})
+    figure = pyplot.figure(figsize=(3, 2))
+    axes = plot_forest(table.assign(tier=[1, 2]), 2, "utility", figure.add_axes((0, 0, 1, 1)))
+    figure.canvas.draw()
+    zero = axes.transData.transform((0, 0))[0]
+    for text in axes.texts:
+        box = text.get_window_extent()
+        assert not box.x0 <= zero <= box.x1
+
+
 def test_names_are_not_mathematics(posterior: Any) -> None:
     labels = ["$x^2$", "a" * 60, *posterior.data.labels[2:]]
     axes = replace(posterior, data=replace(posterior.data, labels=tuple(labels))).plot()

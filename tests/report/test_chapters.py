@@ -126,10 +126,16 @@ def test_many_hyperparameters(make: Any, tables: Callable[..., PreferenceData], 
     assert "The first 40 of 63 values are shown." in prose(make(data))
 
 
+HINT = "answers: 'who' may say who answered: columns={'rater': 'who'} (--columns rater=who) uses it"
+
+
 def test_notes(make: Any, tables: Callable[..., PreferenceData], prose: Any) -> None:
     data = tables("abcdefgh", 6)
     both = pd.DataFrame({"winner": ["a", "b", "a"], "loser": ["b", "a", "c"]})
-    text = prose(make(replace(data.with_comparisons(both), notes=("answers: 9 rows dropped",))))
+    text = prose(
+        make(replace(data.with_comparisons(both), notes=("answers: 9 rows dropped", HINT)))
+    )
+    assert "--columns" not in text  # nothing to readers
     assert (
         "d, e, f, g and h were never compared; their places rest on attributes and relations alone."
         in text
