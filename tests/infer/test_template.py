@@ -147,7 +147,9 @@ def test_products_of_two_hyperparameters() -> None:
         values = {"rater_noise": rng.uniform(1, 2, 4), "soft_noise": np.array([0.3])}
         slope = rng.standard_normal(len(scale.entry))
         assert_allclose(scale.at(values), 0.3 * values["rater_noise"][scale.entry])
-        for name, slopes in scale.back(slope, values).items():
+        back = scale.back(slope, values)
+        assert back.keys() == values.keys()
+        for name, slopes in back.items():
             for entry, expected in enumerate(slopes):
                 moved = {key: value.copy() for key, value in values.items()}
                 moved[name][entry] += 1.0
@@ -291,7 +293,7 @@ def test_what_a_program_computes_itself(engine: Any) -> None:
             assert_allclose(evidence.gradient[name], slope, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["answers", "link", "projection", "latents"])
+@pytest.mark.parametrize("kind", ["answers", "two", "link", "projection", "latents"])
 def test_a_site_in_a_plate_that_answers_depend_on_is_learned(kind: str) -> None:
     """Wherever it is used; of these the entry of each answer is known of the first alone."""
     item, rater, value = np.arange(9) % 4, np.array([0, 1, 2, 2, 1, 0, 4, 4, 3]), np.arange(9) % 2
@@ -304,8 +306,9 @@ def test_a_site_in_a_plate_that_answers_depend_on_is_learned(kind: str) -> None:
         gap = f[item] - f[(item + 1) % 4]
         if kind == "link":
             numpyro.sample("y", dist.Bernoulli(logits=gap * jnp.exp(0.1 * noise[rater])), obs=value)
-        elif kind == "answers":
+        elif kind in ("answers", "two"):
             scales = jnp.sqrt(0.1 + noise[rater] ** 2)  # computed by JAX
+            scales = scales + noise[(rater + 1) % 5] if kind == "two" else scales
             numpyro.sample("y", ProbitComparison(gap, scale=scales), obs=value)
         else:
             gap = gap * noise[rater] if kind == "projection" else gap
