@@ -209,11 +209,14 @@ def test_rows_are_drawn_together(kind: Any) -> None:
 def test_tilted_moments_of_a_row() -> None:
     """Of the sign of the predictor: those of the probit, whose noise is taken out of the cavity."""
     with jax.enable_x64(True):
-        its = distribution(jnp.zeros(4))
-        mean, variance = jnp.linspace(-2, 2, len(ROWS)), jnp.linspace(1.5, 3, len(ROWS))
-        found = its.tilted(jnp.ones(len(ROWS), int), mean, variance)
-        probit = ProbitComparison(mean).tilted(
-            jnp.ones(len(ROWS), int), mean, jnp.where(ROWS[:, 0] < 0, variance, variance - 1)
-        )
-    for one, other in zip(found, probit, strict=True):
+        mean, variance = np.linspace(-2, 2, len(ROWS)), np.linspace(1.5, 3, len(ROWS))
+        without = np.where(ROWS[:, 0] < 0, variance, variance - 1)
+
+        @jax.jit
+        def both(value: Any, mean: Any) -> Any:
+            probit = ProbitComparison(mean).tilted(value, mean, without)
+            return distribution(jnp.zeros(4)).tilted(value, mean, variance), probit
+
+        moments = both(np.ones(len(ROWS), int), mean)
+    for one, other in zip(*moments, strict=True):
         assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-12)
