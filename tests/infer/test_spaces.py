@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -50,22 +49,26 @@ def test_posterior_under_sites(kind: Any, size: int, nugget: float) -> None:
     seen = covariance @ design.T
     inner = np.eye(2 * size) + precision[:, None] * (design @ seen)
     posterior = covariance - seen @ np.linalg.solve(inner, precision[:, None] * seen.T)
-    with jax.enable_x64(True):
-        if isinstance(kind, bool):
-            space: Any = on_host(size, nugget, accurate=kind)
-            assert (space.inverse is None) == (kind or (nugget < 1 and size > 5))
-            rows: Any = space.rows
-            sites: Any = precision, shift
-        else:
-            *sites, matrix = map(jnp.asarray, (precision, shift, design))
-            rows = Map(lambda vector: matrix @ vector, lambda vector: matrix.T @ vector)
-            space = kind.build(Dense(jnp.asarray(covariance)), rows)
-        factor = space.factorise(sites[0], rows)
-        marginals = space.marginals(factor, sites[1], rows)
-        response = space.response(factor, sites[1], rows)
-        weights = space.weights(factor, sites[0], rows)
+
+    def computed(space: Any, rows: Any, precision: Any, shift: Any) -> tuple[Any, ...]:
+        factor = space.factorise(precision, rows)
+        marginals = space.marginals(factor, shift, rows)
+        response = space.response(factor, shift, rows)
+        return marginals, response, space.weights(factor, precision, rows), factor
+
+    def compiled(covariance: Any, matrix: Any, *sites: Any) -> tuple[Any, ...]:
+        rows = Map(lambda vector: matrix @ vector, lambda vector: matrix.T @ vector)
+        return computed(kind.build(Dense(covariance), rows), rows, *sites)[:-1]
+
     if isinstance(kind, bool):
+        space = on_host(size, nugget, accurate=kind)
+        assert (space.inverse is None) == (kind or (nugget < 1 and size > 5))
+        marginals, response, weights, factor = computed(space, space.rows, precision, shift)
         assert_allclose(space.covariance(factor), posterior, atol=1e-9)
+    else:
+        with jax.enable_x64(True):
+            given = covariance, design, precision, shift
+            marginals, response, weights = jax.jit(compiled)(*given)
     gaps = design @ posterior @ design.T
     assert_allclose(marginals.variance, np.diagonal(gaps), rtol=1e-6, atol=1e-12)
     assert_allclose(marginals.mean, gaps @ shift, atol=1e-8)
