@@ -3,6 +3,7 @@ false about it.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from relpref import PreferenceData, registry, report
 from relpref.cli.entry import main
 from relpref.diagnostics import certify, leave_one_out
 from relpref.errors import DataError
-from relpref.explore import next_pairs
+from relpref.explore import forecast, next_pairs
 from relpref.infer import EP, UtilityPosterior
 from relpref.models import xpgp
 
@@ -42,6 +43,19 @@ PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_added", {kind: {} for kind in registry.KINDS})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def coarse_tables() -> Iterator[None]:
+    """Tables of what answers say with 640 cells in place of 10,240, each of which is a quadrature by
+    JAX here; nothing is said of how near they are.
+    """
+    forecast.shared.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forecast, "_ROWS", 40)
+        patch.setattr(forecast, "_COLUMNS", 16)
+        yield
+    forecast.shared.cache_clear()
 
 
 def data() -> PreferenceData:
@@ -74,13 +88,10 @@ def text_of(path: Path) -> str:
 
 def test_the_likelihood_is_students(posterior: UtilityPosterior) -> None:
     z = np.array([-1e4, -30.0, -2.0, -0.1, 0.0, 0.3, 5.0, 1e3])
+    tilted = jax.jit(lambda *given: StudentComparison(jnp.zeros(1)).tilted(*given))
     with jax.enable_x64(True):
-        assert_allclose(
-            log_student(jnp.asarray(z)), scipy.stats.t(4).logcdf(z), rtol=1e-9, atol=1e-15
-        )
-        moments = StudentComparison(jnp.zeros(1)).tilted(
-            jnp.ones(1), jnp.array([0.7]), jnp.array([2.0])
-        )
+        assert_allclose(jax.jit(log_student)(z), scipy.stats.t(4).logcdf(z), rtol=1e-9, atol=1e-15)
+        moments = tilted(np.ones(1), np.array([0.7]), np.array([2.0]))
     grid = np.linspace(-12, 13, 200_001)
     weights = scipy.stats.norm(0.7, np.sqrt(2.0)).pdf(grid) * scipy.stats.t(4).cdf(grid)
     assert_allclose(np.exp(moments.log_normalizer[0]), np.trapezoid(weights, grid), rtol=1e-7)
