@@ -213,10 +213,10 @@ def test_tilted_moments_of_a_row() -> None:
         without = np.where(ROWS[:, 0] < 0, variance, variance - 1)
 
         @jax.jit
-        def both(value: Any, mean: Any) -> Any:
+        def both(value: Any, mean: Any, variance: Any, without: Any) -> Any:
             probit = ProbitComparison(mean).tilted(value, mean, without)
             return distribution(jnp.zeros(4)).tilted(value, mean, variance), probit
 
-        moments = both(np.ones(len(ROWS), int), mean)
+        moments = both(np.ones(len(ROWS), int), mean, variance, without)
     for one, other in zip(*moments, strict=True):
         assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-12)

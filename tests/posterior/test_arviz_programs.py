@@ -112,7 +112,7 @@ def fitted(request: Any, data: PreferenceData) -> tuple[Program, dict[str, Any]]
     posteriors: dict[str, Any] = {}
     keywords = dict(case.keywords)
     if request.param == "kronecker_classifier":
-        keywords["landmarks"] = edge_landmarks(given, node_kernel=Linear(), number=8)
+        keywords["landmarks"] = edge_landmarks(edges(), node_kernel=Linear(), number=8)
     if request.param != "ranking":  # its likelihood is for the exact engine and for samplers
         for engine in (EP, Laplace):
             fit = engine(case.program, fixed=case.fixed)
