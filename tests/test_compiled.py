@@ -221,10 +221,6 @@ def test_where_jax_has_changed_there_is_no_cache(
     assert not folder.exists()
 
 
-def test_what_is_wanted_of_jax_is_there() -> None:
-    assert compiled._private() is not None
-
-
 def test_a_folder_that_disappears_or_is_full_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
