@@ -33,7 +33,7 @@ def sample(
             mcmc.run(key, data)
             return mcmc.get_samples()
 
-        draws = {name: np.asarray(value) for name, value in drawn(jax.random.key(seed)).items()}
+        draws = jax.tree.map(np.asarray, drawn(jax.random.key(seed)))
     count = len(draws["utility_base"])
     return draws | {n: np.broadcast_to(v, (count, *np.shape(v))) for n, v in values.items()}
 

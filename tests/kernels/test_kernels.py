@@ -156,8 +156,9 @@ def test_squared_exponential_plus_linear() -> None:
     found = dense(kernel, x, **values)
     assert_allclose(found, 0.7 * smooth + 0.3 * linear, rtol=0, atol=1e-12)
     with jax.enable_x64(True):
-        numbers = {name: np.asarray(value) for name, value in values.items()}
-        some = jax.jit(lambda numbers: kernel.cross(x[:4], x[2:], **numbers))(numbers)
+        some = kernel.cross(
+            x[:4], x[2:], **{name: jnp.asarray(value) for name, value in values.items()}
+        )
     assert_allclose(some, found[:4, 2:], rtol=0, atol=1e-12)
     assert_array_equal(dense(kernel, x, **{**values, "linear_share": 0.0}), smooth)
     assert kernel.parameters(3)["lengthscale"].shape() == (3,)

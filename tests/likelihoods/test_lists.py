@@ -211,12 +211,9 @@ def test_tilted_moments_of_a_row() -> None:
     with jax.enable_x64(True):
         mean, variance = np.linspace(-2, 2, len(ROWS)), np.linspace(1.5, 3, len(ROWS))
         without = np.where(ROWS[:, 0] < 0, variance, variance - 1)
-
-        @jax.jit
-        def both(value: Any, mean: Any, variance: Any, without: Any) -> Any:
-            probit = ProbitComparison(mean).tilted(value, mean, without)
-            return distribution(jnp.zeros(4)).tilted(value, mean, variance), probit
-
-        moments = both(np.ones(len(ROWS), int), mean, variance, without)
-    for one, other in zip(*moments, strict=True):
+        given = np.ones(len(ROWS), int), mean, variance
+        found = jax.jit(lambda *given: distribution(jnp.zeros(4)).tilted(*given))(*given)
+        plain = jax.jit(lambda value, *given: ProbitComparison(given[0]).tilted(value, *given))
+        probit = plain(*given[:2], without)
+    for one, other in zip(found, probit, strict=True):
         assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-12)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy import integrate, special
+from scipy import integrate, special, stats
 
 from relpref.data import Comparisons
 from relpref.likelihoods import Logistic, Probit
@@ -97,8 +97,7 @@ def test_an_expected_sigmoid() -> None:
         sd = np.sqrt(variance)
 
         def density(z: float, mean: float = mean, sd: float = sd) -> float:
-            height = np.exp(-0.5 * ((z - mean) / sd) ** 2) / (np.sqrt(2 * np.pi) * sd)
-            return float(special.expit(z) * height)
+            return float(special.expit(z) * stats.norm.pdf(z, mean, sd))
 
         expected = special.expit(mean)
         if variance:

@@ -3,7 +3,6 @@ false about it.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,19 +42,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_added", {kind: {} for kind in registry.KINDS})
-
-
-@pytest.fixture(scope="module", autouse=True)
-def coarse_tables() -> Iterator[None]:
-    """Tables of what answers say with 640 cells in place of 10,240, each of which is a quadrature by
-    JAX here; nothing is said of how near they are.
-    """
-    forecast.shared.cache_clear()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forecast, "_ROWS", 40)
-        patch.setattr(forecast, "_COLUMNS", 16)
-        yield
-    forecast.shared.cache_clear()
+    # Tables of what answers of this model say have 640 cells in place of 10,240, each of which is a
+    # quadrature by JAX; how near they are is not the matter here.
+    monkeypatch.setattr(forecast, "_ROWS", 40)
+    monkeypatch.setattr(forecast, "_COLUMNS", 16)
 
 
 def data() -> PreferenceData:
