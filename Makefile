@@ -25,6 +25,8 @@ export OPENBLAS_NUM_THREADS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # What takes the tests most of their time is compiling: workers, and the tests of another Python or of tomorrow, share what is compiled.
+# Of Python, too, also where the environment forbids it: tests start some sixty processes.
+export PYTHONDONTWRITEBYTECODE :=
 JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax-cache
 JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 COMPILED = JAX_COMPILATION_CACHE_DIR='$(JAX_COMPILATION_CACHE_DIR)' \

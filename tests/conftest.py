@@ -2,6 +2,7 @@
 of them), and another EP.
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -21,8 +22,15 @@ from scipy.special import log_ndtr
 
 from relpref.data import PreferenceData
 
+gc.set_threshold(50_000, 20, 100)  # looking for cycles took a tenth of the time while JAX traces
+
 Floats = NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
+
+
+def pytest_collection_finish() -> None:
+    """Leave out what is imported where cycles are looked for."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

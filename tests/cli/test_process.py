@@ -27,13 +27,16 @@ def environment() -> dict[str, str]:
     return settings | {"PYTHONPATH": source}
 
 
+def run(*command: str) -> tuple[int, str, str]:
+    """Code, output and errors of a program."""
+    done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
 @pytest.mark.slow
 def test_two_processes_give_the_same_bytes(place: Path, snapshot: Any) -> None:
     for out in ("one", "two"):
-        done = subprocess.run(
-            [*FIT, out], check=False, env=environment(), capture_output=True, text=True
-        )
-        assert (done.returncode, done.stderr) == (0, "")
+        assert run(*FIT, out)[::2] == (0, "")
     assert snapshot(place / "one") == snapshot(place / "two")
 
 
@@ -84,14 +87,7 @@ try:
 except KeyboardInterrupt:
     print("heard")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        check=False,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
+    assert run(sys.executable, "-c", script) == (0, "heard\n", "")
 
 
 # A shell that runs the tests in the background has them ignore interrupts, and so would their
@@ -157,9 +153,7 @@ sys.meta_path.insert(0, Interrupts())
 from relpref.cli import main
 sys.exit(main())
 """
-    command = [sys.executable, "-c", script, "rank", "run"]
-    done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", INTERRUPTED)
+    assert run(sys.executable, "-c", script, "rank", "run") == (130, "", INTERRUPTED)
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["heard", "ignored"])
@@ -174,9 +168,7 @@ def test_an_interrupt_while_text_is_executed(place: Path, ignored: bool) -> None
         "sys.exit(main())\n",
         encoding="utf-8",
     )
-    command = [sys.executable, "-m", "program", "rank", "run"]
-    done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", INTERRUPTED)
+    assert run(sys.executable, "-m", "program", "rank", "run") == (130, "", INTERRUPTED)
 
 
 def test_it_is_said_whether_an_interrupt_came_before_or_after_files_were_replaced(
@@ -195,7 +187,6 @@ print(main(), [name for name in os.listdir() if name[0] == "." or name == "new"]
 files._put_in_place = in_place
 print(main(), [name for name in os.listdir() if name[0] == "." or name == "new"])
 """
-    command = [sys.executable, "-c", script, *FIT[3:], "new", *held.split()]
-    done = subprocess.run(command, check=False, env=environment(), capture_output=True, text=True)
+    said = run(sys.executable, "-c", script, *FIT[3:], "new", *held.split())
     after = f"relpref: interrupted; {place / 'new'} is written\n"
-    assert (done.stdout, done.stderr) == ("130 []\n130 ['new']\n", INTERRUPTED + after)
+    assert said[1:] == ("130 []\n130 ['new']\n", INTERRUPTED + after)

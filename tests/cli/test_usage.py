@@ -1,7 +1,3 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,16 +57,3 @@ def test_wrong_usage(ask: Any, arguments: str, reason: str) -> None:
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("relpref: error: ") and said.err.count("\n") == 1
     assert reason in said.err
-
-
-def test_help_and_errors_load_nothing_heavy() -> None:
-    heavy = ("jax", "numpy", "numpyro", "pandas", "scipy", "matplotlib", "jinja2")
-    script = (
-        "import sys; from relpref.cli import main; "
-        "codes = [main(words.split()) for words in ('--help', 'rank --help', 'rank nowhere')]; "
-        f"print([name for name in {heavy} if name in sys.modules], codes)"
-    )
-    command = [sys.executable, "-W", "error", "-c", script]
-    environment = os.environ | {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[] [0, 0, 2]"

@@ -109,8 +109,9 @@ def test_commands_that_need_no_jax(place: Path) -> None:
     assert not (place / "other").exists()
 
 
-def test_missing_files_are_named_before_anything_reads_tables(place: Path) -> None:
-    script = BEGIN.replace('("jax", "numpyro")', '("pandas", "numpy")') + SCRIPT
+def test_help_and_missing_files_load_nothing_heavy(place: Path) -> None:
+    heavy = ("jax", "numpy", "numpyro", "pandas", "scipy", "matplotlib", "jinja2")
+    script = BEGIN.replace('("jax", "numpyro")', str(heavy)) + SCRIPT
     (place / "there.csv").write_text("winner,loser\ntea,water\n")
     missing = [
         "fit nowhere.csv",
@@ -118,14 +119,17 @@ def test_missing_files_are_named_before_anything_reads_tables(place: Path) -> No
         "classify nowhere.csv --classes there.csv",
         "conditional fit --nodes there.csv --relation nowhere.csv",
     ]
-    for _, code, said, heavy in lines(script, json.dumps(missing)):
-        assert (code, said, heavy) == (
-            2,
-            "relpref: error: nowhere.csv: there is no such file; check the path\n",
-            [],
-        )
-    [[_, code, said, heavy]] = lines(script, json.dumps(["fit"]))
-    assert code == 2 and "--items and --answers are missing" in said and not heavy
+    others = ["--help", "rank --help", "rank nowhere", "fit"]
+    found = lines(script, json.dumps([*missing, *others]))
+    error = "relpref: error: nowhere.csv: there is no such file; check the path\n"
+    assert [row[1:] for row in found[:4]] == 4 * [[2, error, []]]
+    assert [(code, loaded) for _, code, _, loaded in found[4:]] == [
+        (0, []),
+        (0, []),
+        (2, []),
+        (2, []),
+    ]
+    assert "--items and --answers are missing" in found[-1][2]
 
 
 def test_posteriors_that_are_read_and_asked_need_no_jax(place: Path) -> None:

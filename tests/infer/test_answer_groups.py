@@ -186,7 +186,7 @@ def crossed(data: PreferenceData, person: Any, integrated: tuple[bool, bool]) ->
     for name, group, inside in zip(
         ("question", "person"), (answers.group, person), integrated, strict=True
     ):
-        values = dist.Normal(0.0, 0.8).expand([100]).to_event(1)
+        values = dist.Normal(0.0, 0.8).expand([70]).to_event(1)
         effect = numpyro.sample(name, values, infer={"integrated": inside})
         at = 7 * jnp.maximum(jnp.asarray(group), 0)
         gap = gap + jnp.where(

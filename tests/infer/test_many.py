@@ -44,10 +44,14 @@ def alone(engine: EP, queries: dict[str, PreferenceData]) -> dict[str, bytes]:
     return all_numbers(dict(fit_many(engine, queries)))
 
 
-def test_threads_find_the_same(
-    engine: EP, queries: dict[str, PreferenceData], alone: dict[str, bytes]
+@pytest.mark.parametrize(
+    "scheduler", ["threads:3", pytest.param("processes:2", marks=pytest.mark.slow)]
+)
+def test_workers_find_the_same(
+    scheduler: str, hyperparameters: Any, queries: Any, alone: dict[str, bytes]
 ) -> None:
-    assert all_numbers(dict(fit_many(engine, queries, scheduler="threads:3"))) == alone
+    engine = EP(xpgp, fixed=hyperparameters)
+    assert all_numbers(dict(fit_many(engine, queries, scheduler=scheduler))) == alone
 
 
 def test_each_is_fitted_as_if_there_were_no_other(
@@ -112,11 +116,3 @@ def test_a_failure_says_whose(
     engine = EP(xpgp, fixed=hyperparameters, max_sweeps=1)
     with pytest.raises(InferenceError, match="'query 0': max_iterations"):
         next(fit_many(engine, queries))
-
-
-@pytest.mark.slow
-def test_processes_find_the_same(
-    hyperparameters: dict[str, Any], queries: dict[str, PreferenceData], alone: dict[str, bytes]
-) -> None:
-    engine = EP(xpgp, fixed=hyperparameters)
-    assert all_numbers(dict(fit_many(engine, queries, scheduler="processes:2"))) == alone

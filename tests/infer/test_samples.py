@@ -26,9 +26,14 @@ def sample(
     with jax.enable_x64(True):
         values = {name: np.asarray(value, dtype=np.float64) for name, value in fixed.items()}
         known = handlers.condition(noncentered(program), data=values)
-        mcmc = MCMC(NUTS(known), num_warmup=200, num_samples=num_samples)
-        mcmc.run(jax.random.key(seed), data)
-        draws = {name: np.asarray(value) for name, value in mcmc.get_samples().items()}
+
+        @jax.jit  # as a whole: numpyro starts with a hundred small programs
+        def drawn(key: Any) -> Any:
+            mcmc = MCMC(NUTS(known), num_warmup=200, num_samples=num_samples, progress_bar=False)
+            mcmc.run(key, data)
+            return mcmc.get_samples()
+
+        draws = jax.tree.map(np.asarray, drawn(jax.random.key(seed)))
     count = len(draws["utility_base"])
     return draws | {n: np.broadcast_to(v, (count, *np.shape(v))) for n, v in values.items()}
 

@@ -79,8 +79,9 @@ def test_samplers_see_powers_of_the_probabilities() -> None:
     values = {"utility": jnp.asarray(utility), "individual_amplitude": 1.0}
     with jax.enable_x64(True):
         heights = [
-            log_density(xpgp, (PreferenceData.from_tables(ITEMS, each),), {}, values)[0]
+            jax.jit(lambda values, data=data: log_density(xpgp, (data,), {}, values)[0])(values)
             for each in (table, table.drop(columns="weight"))
+            for data in [PreferenceData.from_tables(ITEMS, each)]
         ]
     first, second = (np.array([ITEMS.index(x) for x in table[end]]) for end in ("winner", "loser"))
     gained = (table["weight"].to_numpy() - 1) @ np.log(ndtr(utility[first] - utility[second]))

@@ -43,6 +43,14 @@ def plain(found: Any) -> Any:
     return jax.tree.map(np.asarray, found)
 
 
+def between(log: Callable[[Any], Any], low: Any, high: Any) -> Any:
+    """Log probability between two ends, by the log of a symmetric distribution function."""
+    flip = low + high > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    with np.errstate(divide="ignore"):
+        return log(high) + np.log1p(-np.exp(log(low) - log(high)))
+
+
 def graded_log(value: int, z: Any, scale: float) -> Any:
     ends = np.r_[THRESHOLDS, np.inf]
     low, high = (
@@ -50,24 +58,13 @@ def graded_log(value: int, z: Any, scale: float) -> Any:
         if value == 0
         else (np.sign(value) * ends[abs(value) - 1], np.sign(value) * ends[abs(value)])
     )
-    low, high = min(low, high) / scale - z, max(low, high) / scale - z
-    flip = low + high > 0
-    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    with np.errstate(divide="ignore"):
-        return special.log_ndtr(high) + np.log1p(
-            -np.exp(special.log_ndtr(low) - special.log_ndtr(high))
-        )
+    return between(special.log_ndtr, min(low, high) / scale - z, max(low, high) / scale - z)
 
 
 def logistic_graded_log(value: int, z: Any, scale: float) -> Any:
     ends, sign = np.r_[THRESHOLDS, np.inf] / scale, -1 if value < 0 else 1
     low, high = (ends[abs(value) - 1], ends[abs(value)]) if value else (-ends[0], ends[0])
-    low, high = sign * z - high, sign * z - low
-    flip = low + high > 0
-    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    return special.log_expit(high) + np.log1p(
-        -np.exp(special.log_expit(low) - special.log_expit(high))
-    )
+    return between(special.log_expit, sign * z - high, sign * z - low)
 
 
 def davidson_log(value: int, z: Any, scale: float) -> Any:
@@ -79,7 +76,7 @@ def davidson_log(value: int, z: Any, scale: float) -> Any:
 def soft_log(value: float, z: Any, scale: float) -> Any:
     report = special.ndtri(value)
     error = np.hypot(scale, ROUNDING)
-    return stats.norm.logpdf(report, z * scale, error) - stats.norm.logpdf(report)
+    return 0.5 * report**2 - 0.5 * ((report - z * scale) / error) ** 2 - np.log(error)
 
 
 def signed(log: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -175,6 +172,14 @@ def integrated(
     return value, (first - mean) / variance, (variance - spread) / variance**2
 
 
+def check(found: Any, k: int, log: Any, mean: float, variance: float, error: float) -> None:
+    """Moments of row k against integrals of the standardised gap."""
+    s = SCALE[k]
+    value, slope, bend = integrated(log, mean / s, variance / s**2)
+    for moment, truth in zip(found, (value, slope / s, bend / s**2), strict=True):
+        assert abs(moment[k] - truth) <= error * max(1.0, abs(truth)), (k, mean, variance)
+
+
 WEIGHTS = np.tile([0.03, 0.5, 1.0, 7.5], SIZE // 4)
 
 
@@ -193,11 +198,8 @@ def test_weighted_moments(kind: str) -> None:
         for one, other in zip(*certain, strict=True):
             assert_allclose(one, WEIGHTS * other, rtol=1e-9, atol=1e-12)
     for k in range(SIZE // 2, SIZE):
-        s, weight = SCALE[k], WEIGHTS[k]
-        power = partial(lambda z, k, s, w: w * log(values[k], z, scale=s), k=k, s=s, w=weight)
-        value, slope, bend = integrated(power, means[k] / s, variances[k] / s**2)
-        for moment, truth in zip(found, (value, slope / s, bend / s**2), strict=True):
-            assert abs(moment[k] - truth) <= 1e-6 * max(1.0, abs(truth)), k
+        power = partial(lambda z, k: WEIGHTS[k] * log(values[k], z, scale=SCALE[k]), k=k)
+        check(found, k, power, means[k], variances[k], 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
@@ -207,11 +209,8 @@ def test_moments(kind: str) -> None:
     with jax.enable_x64(True):
         found = by_numpy(make, MEANS, scale=SCALE, shift=SHIFT).tilted(values, MEANS, VARIANCES)
     for k in range(SIZE):
-        s = SCALE[k]
-        cavity = ((MEANS[k] + SHIFT[k]) / s, VARIANCES[k] / s**2)
-        value, slope, bend = integrated(partial(log, values[k], scale=s), *cavity)
-        for moment, truth in zip(found, (value, slope / s, bend / s**2), strict=True):
-            assert abs(moment[k] - truth) <= 1e-8 * max(1.0, abs(truth)), (k, cavity)
+        single = partial(log, values[k], scale=SCALE[k])
+        check(found, k, single, MEANS[k] + SHIFT[k], VARIANCES[k], 1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -273,14 +272,11 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
     def all_of_it(key: Any) -> Any:
         likelihood = make(jnp.asarray(gap), scale=0.8, shift=0.3)
         log = likelihood.log_prob(jnp.broadcast_to(values, (len(values), 4)))
-        return (
-            likelihood.sample(key, (20_000,)),
-            log,
-            likelihood.predict(likelihood.gap, jnp.zeros(4)),
-        )
+        return likelihood.sample(key, (20_000,)), log
 
     with jax.enable_x64(True):
-        draws, log, predicted = plain(all_of_it(jax.random.key(1)))
+        draws, log = plain(all_of_it(jax.random.key(1)))
+        predicted = by_numpy(make, gap, scale=0.8, shift=0.3).predict(gap, np.zeros(4))
     weight = stats.norm.pdf(x) * (x[1] - x[0]) if kind == "soft" else 1.0
     mass = weight * np.exp(log)
     assert_allclose(mass.sum(axis=0), 1, rtol=1e-7)
@@ -385,15 +381,13 @@ def test_thresholds_of_each_answer(kind: Any, thresholds: Any) -> None:
     """As those of one, row by row."""
     mean, variance, value = np.array([0.4, -0.8]), np.array([0.5, 2.0]), np.array([0, -1])
 
-    @jax.jit
-    def predicted(thresholds: Any) -> Any:
-        likelihood = kind(jnp.asarray(mean), thresholds, scale=0.7)
+    def predicted(likelihood: Any) -> Any:
         return likelihood.tilted(value, mean, variance), likelihood.predict(mean, variance)
 
     with jax.enable_x64(True):
-        together = predicted(np.array(thresholds))
+        together = jax.jit(predicted)(kind(jnp.asarray(mean), np.array(thresholds), scale=0.7))
         for row in range(2):
-            alone = predicted(np.array(thresholds[row]))
+            alone = predicted(by_numpy(kind, mean, thresholds=np.array(thresholds[row]), scale=0.7))
             jax.tree.map(lambda a, b, row=row: assert_allclose(a[row], b[row]), together, alone)
 
 

@@ -209,11 +209,11 @@ def test_rows_are_drawn_together(kind: Any) -> None:
 def test_tilted_moments_of_a_row() -> None:
     """Of the sign of the predictor: those of the probit, whose noise is taken out of the cavity."""
     with jax.enable_x64(True):
-        its = distribution(jnp.zeros(4))
-        mean, variance = jnp.linspace(-2, 2, len(ROWS)), jnp.linspace(1.5, 3, len(ROWS))
-        found = its.tilted(jnp.ones(len(ROWS), int), mean, variance)
-        probit = ProbitComparison(mean).tilted(
-            jnp.ones(len(ROWS), int), mean, jnp.where(ROWS[:, 0] < 0, variance, variance - 1)
-        )
+        mean, variance = np.linspace(-2, 2, len(ROWS)), np.linspace(1.5, 3, len(ROWS))
+        without = np.where(ROWS[:, 0] < 0, variance, variance - 1)
+        given = np.ones(len(ROWS), int), mean, variance
+        found = jax.jit(lambda *given: distribution(jnp.zeros(4)).tilted(*given))(*given)
+        plain = jax.jit(lambda value, *given: ProbitComparison(given[0]).tilted(value, *given))
+        probit = plain(*given[:2], without)
     for one, other in zip(found, probit, strict=True):
         assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-12)

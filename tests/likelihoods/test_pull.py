@@ -80,7 +80,8 @@ def differences(likelihood: Any, leaf: str, total: Any) -> Any:
     return slopes
 
 
-CASES = list(likelihoods())
+with jax.enable_x64(True):
+    CASES = likelihoods()
 POWERS = {"lists": [1.0] * SIZE}  # they are not repeated
 
 
@@ -89,8 +90,8 @@ POWERS = {"lists": [1.0] * SIZE}  # they are not repeated
 def test_against_differences(name: str, variance: Any) -> None:
     """Of answers that were given once and of others."""
     with jax.enable_x64(True):
-        likelihood, value = likelihoods()[name]
-        likelihood = jax.tree.map(np.asarray, likelihood)
+        likelihood, value = CASES[name]
+        likelihood = jax.tree.map(np.array, likelihood)
         weight = np.array([1.0, 0.5, 2.0, 1.0, 1.5, 1.0, 0.0])
         power = np.array(POWERS.get(name, [2.5, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0]))
         slopes = likelihood.pull(value, MEAN, variance, weight, power)
@@ -110,9 +111,11 @@ def test_against_differences(name: str, variance: Any) -> None:
 @pytest.mark.parametrize("name", ["ties with lapses", "logistic", "weights"])
 def test_arrays_of_jax(name: str) -> None:
     with jax.enable_x64(True):
-        likelihood, value = likelihoods()[name]
+        likelihood, value = CASES[name]
         given = value, MEAN, VARIANCE, np.ones(SIZE)
         by_numpy = jax.tree.map(np.asarray, likelihood).pull(*given)
-        by_jax = jax.tree.map(jnp.asarray, likelihood).pull(*map(jnp.asarray, given))
+        pull: Any = jax.tree.map(jnp.asarray, likelihood).pull
+        # Weights take longer to compile as a whole than step by step.
+        by_jax = (pull if name == "weights" else jax.jit(pull))(*map(jnp.asarray, given))
         for path, slope in by_numpy.items():
             assert_allclose(by_jax[path], slope, rtol=1e-9, atol=1e-10)

@@ -103,9 +103,8 @@ def test_the_log_density_is_the_model(data: PreferenceData) -> None:
     utility = np.random.default_rng(0).standard_normal(5)
     with jax.enable_x64(True):
         values = {**HYPERPARAMETERS, "utility": utility}
-        found, _ = log_density(
-            xpgp, (data,), {}, {n: jnp.asarray(v, float) for n, v in values.items()}
-        )
+        density = jax.jit(lambda values: log_density(xpgp, (data,), {}, values)[0])
+        found = density({name: np.asarray(value, float) for name, value in values.items()})
     x = data.attributes
     x = (x - x.mean(axis=0)) / x.std(axis=0) / HYPERPARAMETERS["attributes_lengthscale"]
     linear = x @ x.T / np.sum(HYPERPARAMETERS["attributes_lengthscale"] ** -2.0)

@@ -48,8 +48,6 @@ def scores() -> RelationData:
     return RelationData.from_tables(NODES, SCORES)
 
 
-LANDMARKS = edge_landmarks(edges(), node_kernel=Linear(), number=8)
-
 SCALES = {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0]}
 
 
@@ -87,7 +85,7 @@ PROGRAMS = {
     "kronecker_classifier": Program(
         kronecker_classifier,
         edges,
-        {"node_kernel": Linear(), "landmarks": LANDMARKS},
+        {"node_kernel": Linear()},
         {"amplitude": 1.0},
         "decision",
         ("example", "class"),
@@ -112,14 +110,17 @@ def fitted(request: Any, data: PreferenceData) -> tuple[Program, dict[str, Any]]
     case = PROGRAMS[request.param]
     given = case.make() if case.make else data
     posteriors: dict[str, Any] = {}
+    keywords = dict(case.keywords)
+    if request.param == "kronecker_classifier":
+        keywords["landmarks"] = edge_landmarks(edges(), node_kernel=Linear(), number=8)
     if request.param != "ranking":  # its likelihood is for the exact engine and for samplers
         for engine in (EP, Laplace):
             fit = engine(case.program, fixed=case.fixed)
-            posteriors[engine.__name__] = fit.run(0, given, **case.keywords)
+            posteriors[engine.__name__] = fit.run(0, given, **keywords)
     # What a sampler hands over has the same form as draws of the prior.
     with jax.enable_x64(True):
-        prior = Predictive(case.program, num_samples=60)(jax.random.key(2), given, **case.keywords)
-    draws = from_samples(prior, case.program, given, **case.keywords, num_chains=2)
+        prior = Predictive(case.program, num_samples=60)(jax.random.key(2), given, **keywords)
+    draws = from_samples(prior, case.program, given, **keywords, num_chains=2)
     return case, posteriors | {"draws": draws}
 
 

@@ -38,11 +38,14 @@ ASK = [("a", "b"), ("a", "c"), ("b", "d")]
 
 
 class Case(NamedTuple):
-    """A posterior before an answer by somebody new, after it, and after it from a file."""
+    """A posterior before an answer by somebody new, after it, after it from a file, and after a full
+    update.
+    """
 
     before: Any
     quick: Any
     stored: Any
+    full: Any
     answer: pd.DataFrame
 
 
@@ -60,7 +63,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     assert quick.quick_answers == 1 and quick.hyperparameter_draws
     file = tmp_path_factory.mktemp("newcomers") / "quick.nc"
     quick.save(file)
-    return Case(before, quick, relpref.load(file), answer)
+    return Case(before, quick, relpref.load(file), quick.update(), answer)
 
 
 def test_vectors_of_hyperparameters_grow_in_every_draw(case: Case) -> None:
@@ -77,7 +80,7 @@ def test_vectors_of_hyperparameters_grow_in_every_draw(case: Case) -> None:
 
 
 def test_a_rater_who_is_new_is_a_typical_one(case: Case) -> None:
-    for posterior in case.quick, case.stored, case.quick.update():
+    for posterior in case.quick, case.stored, case.full:
         new, typical = (posterior.prefer(ASK, rater=rater) for rater in ("new", None))
         assert_frame_equal(new, typical)
         mixed = posterior.prefer(ASK, rater=["new", None, "bob"])
@@ -129,8 +132,8 @@ def test_answers_come_and_go_after_that(case: Case) -> None:
         assert_frame_equal(larger.prefer(ASK, rater="new"), larger.prefer(ASK))
 
 
-def test_what_rests_on_sites_follows_a_full_update(case: Case, tmp_path: Path) -> None:
-    full = case.quick.update()
+def test_what_rests_on_sites_follows_a_full_update(case: Case) -> None:
+    full = case.full
     assert full.explain()["mean"].sum() == pytest.approx(0.0, abs=1e-12)
     scores = diagnostics.leave_one_out(full)
     assert np.isfinite(scores.log_scores).all() and scores.forecasts is not None

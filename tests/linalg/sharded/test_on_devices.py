@@ -57,18 +57,14 @@ def pair(cases: list[str], devices: int) -> list["subprocess.Popen[str]"]:
     return [start(cases, devices, *options, str(number)) for number in range(2)]
 
 
-def test_eight_devices() -> None:
-    found = differences(start(QUICK, 8))
-    assert found.pop("devices") == 8
-    assert set(found) == set(QUICK)
-    assert max(found.values()) < 1e-10
+EVERY = [*KINDS, "covariance", "exact", "other_device"]
 
 
-@pytest.mark.slow
-def test_every_kind_on_eight_devices() -> None:
-    found = differences(start([*KINDS, "covariance", "exact", "other_device"], 8))
+@pytest.mark.parametrize("cases", [QUICK, pytest.param(EVERY, marks=pytest.mark.slow)])
+def test_eight_devices(cases: list[str]) -> None:
+    found = differences(start(cases, 8))
     assert found.pop("devices") == 8
-    assert len(found) == 15
+    assert set(found) == set(cases)
     assert max(found.values()) < 1e-10
 
 
