@@ -129,7 +129,8 @@ class LeftOut(Given):
 
     def __init__(self, posterior: Posterior, values: Mapping[str, Any] | None = None) -> None:
         prior = posterior.belief.weights
-        sampled = posterior.belief.equal
+        # Points of equal weight, at which members of plates are drawn, are no sample.
+        sampled = posterior.belief.equal and "points" not in posterior.info
         if (sampled or posterior.sampled) and len(prior) < FEWEST:
             raise DataError(
                 f"the posterior has {counted(len(prior), 'draw')}, too few to be reweighted; draw "

@@ -498,7 +498,9 @@ class GaussianEngine:
             )
             if not outcome.reliable:
                 warn_user(f"The posterior is {outcome.note}; relpref.diagnostics.check samples it.")
-            info = info | {"check": outcome.note, "corrected": outcome.corrected}
+            held = ", ".join(info.get("held", ()))
+            note = outcome.note + (f", given {held} at the maximum" if held else "")
+            info = info | {"check": note, "corrected": outcome.corrected}
             components = outcome.components
             log_evidence = None if log_evidence is None else log_evidence + outcome.log_evidence
         fixed = {name: value for name, value in program.fixed.items() if name not in draws}

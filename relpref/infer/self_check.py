@@ -30,8 +30,10 @@ from relpref.posterior.utility import UTILITY
 # Sequences of draws, independent of each other, whose differences give the errors; draws of each
 # in the rounds, of which later ones come where the first are not enough.
 _SEQUENCES, _ROUNDS = 8, (128, 384, 1536)
-# Degrees of freedom and factor of the sds of the proposal, for few and for many dimensions.
-_FEW, _PROPOSALS = 50, ((7.0, 1.15), (200.0, 1.05))
+# Degrees of freedom and factor of the sds of the proposals, each of as many draws, for dimensions
+# below a number of them. In few dimensions second moments need draws in tails, which may be as wide
+# as those of the prior; in many such draws have no weight.
+_PROPOSALS = ((10, ((7.0, 1.15), (3.0, 2.0))), (50, ((7.0, 1.15),)), (np.inf, ((200.0, 1.05),)))
 # Errors of means, in sds, and of sds that are put right.
 _TOLERANCE = 0.05
 _ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
@@ -40,7 +42,8 @@ _SKEWED = (
     "probabilities of an order may be off by up to {:.2f}, because the exact posterior is skewed; "
     "reweighted() has its shape"
 )
-_VISIBLE = 0.02  # error of a probability that is said
+# Error of a probability that is said, if it is this many standard errors of the draws.
+_VISIBLE, _SURE = 0.01, 4.0
 _MOST_PAIRS = 500  # whose probabilities are compared
 _UNRELIABLE = "because the importance weights of draws cannot be relied on"
 _ILL_CONDITIONED = 1e8  # from this condition number on, directions without variance are left out
@@ -165,37 +168,37 @@ def checked(
     facts = f"{effective:.0f} effective draws of {len(draws.exact)}"
     if not reliable:
         return Checked(list(components), 0.0, f"not checked, {_UNRELIABLE} ({facts})", False)
-    if not verdict.off:
-        return Checked(list(components), 0.0, f"{_RIGHT} ({facts})", True)
-    move = _transport(covariance, covariance + changes[1][0])
-    center = mean + changes[0][0]
-    moved = [
-        component.moved(
-            center + move @ (component.mean - mean), move @ component.covariance @ move.T
-        )
-        for component in components
-    ]
+    moved, shift, note = list(components), 0.0, _RIGHT
+    if verdict.off:
+        move = _transport(covariance, covariance + changes[1][0])
+        center = mean + changes[0][0]
+        shift = float(special.logsumexp(draws.exact) - special.logsumexp(draws.mixture))
+        note = f"{verdict}; put right by importance weights"
+        moved = [
+            each.moved(center + move @ (each.mean - mean), move @ each.covariance @ move.T)
+            for each in components
+        ]
     error = _error_of_probabilities(program, components, moved, weights, draws)
-    facts += f"; {_SKEWED.format(error)}" if error > _VISIBLE else ""
-    shift = float(special.logsumexp(draws.exact) - special.logsumexp(draws.mixture))
+    facts += f"; {_SKEWED.format(error)}" if error else ""
     moved = [each._replace(log_evidence=each.log_evidence + shift) for each in moved]
-    return Checked(
-        moved, shift, f"{verdict}; put right by importance weights ({facts})", True, True
-    )
+    return Checked(moved, shift, f"{note} ({facts})", True, verdict.off)
 
 
 def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: int) -> _Draws:
     """Draws of all sequences with their log weights, ``number`` in each."""
     size = max(len(target.root) for target in targets)
-    degrees, widening = _PROPOSALS[size >= _FEW]
+    proposals = next(each for most, each in _PROPOSALS if size < most)
     rng = np.random.default_rng(start)
     # Each sequence is a Latin hypercube: coordinates of the noise, its scale, and the component.
     places = np.argsort(rng.random((_SEQUENCES, number, size + 2)), axis=1)
     uniform = ((places + rng.random(places.shape)) / number).reshape(-1, size + 2)
     uniform = np.clip(uniform, _ENDS, 1 - _ENDS)
+    degrees, widening = np.array(proposals)[np.arange(len(uniform)) % len(proposals)].T
     scale = special.gammaincinv(0.5 * degrees, uniform[:, size]) * 2 / degrees
-    noise = special.ndtri(uniform[:, :size]) / np.sqrt(scale)[:, None]
-    ends = np.cumsum(weights)
+    noise = special.ndtri(uniform[:, :size]) * (widening / np.sqrt(scale))[:, None]
+    # Few draws would be of a component that is improbable and wide.
+    shares = weights + (weights > 0) / len(weights)
+    ends = np.cumsum(shares)
     component = np.searchsorted(ends, uniform[:, -1] * ends[-1])
     vectors = np.empty((len(noise), len(targets[0].location)))
     exact, mixture = np.empty((2, len(noise)))
@@ -203,18 +206,24 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
         rows, target = component == at, targets[at]
         rank = len(target.root)
         standard = noise[rows, :rank]
-        white = target.mean + widening * standard @ target.root.T
+        white = target.mean + standard @ target.root.T
         vectors[rows] = target.location + white @ target.prior_root.T
         squares = np.sum(np.square(standard), axis=1)
         # Log densities without −½ rank log 2π; the last two also lack −log det of the root.
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
-        log_mixture = -0.5 * widening**2 * squares
-        log_proposal = (
-            special.gammaln(0.5 * (degrees + rank))
-            - special.gammaln(0.5 * degrees)
-            - 0.5 * rank * np.log(0.5 * degrees * widening**2)
-            - 0.5 * (degrees + rank) * np.log1p(squares / degrees)
+        log_mixture = -0.5 * squares
+        log_proposal = special.logsumexp(
+            [
+                special.gammaln(0.5 * (degrees + rank))
+                - special.gammaln(0.5 * degrees)
+                - 0.5 * rank * np.log(0.5 * degrees * widening**2)
+                - 0.5 * (degrees + rank) * np.log1p(squares / (degrees * widening**2))
+                - np.log(len(proposals))
+                for degrees, widening in proposals
+            ],
+            axis=0,
         )
+        log_proposal += np.log(shares[at] / weights[at])
         log_root = np.linalg.slogdet(target.root)[1]
         exact[rows] = log_prior + log_root - target.log_evidence - log_proposal
         mixture[rows] = log_mixture - log_proposal
@@ -252,7 +261,10 @@ def _error_of_probabilities(
     weights: Floats,
     draws: _Draws,
 ) -> float:
-    """Largest error of the probability that a contrast is positive, after means are put right."""
+    """Largest error of the probability that a contrast is positive, after means are put right.
+
+    0 where it is not visible beside the errors of the draws.
+    """
     contrasts = _Contrasts.of(program, draws.vectors.shape[1]).first_ones(_MOST_PAIRS)
     positive = contrasts.means(draws.vectors) > 0
     chances = []
@@ -261,9 +273,12 @@ def _error_of_probabilities(
         variances = contrasts.variances(np.stack([each.covariance for each in components]))
         sds = np.sqrt(np.maximum(variances, np.finfo(float).tiny))
         chances.append(weights @ special.ndtr(means / sds))
-    exact, mixture = (special.softmax(each) @ positive for each in draws[1:3])
-    error: float = np.max(np.abs(chances[1] - np.clip(chances[0] + exact - mixture, 0, 1)))
-    return error
+    exact, mixture = (special.softmax(each) for each in draws[1:3])
+    seen, expected = exact @ positive, mixture @ positive
+    noise = exact[:, None] * (positive - seen) - mixture[:, None] * (positive - expected)
+    unsure = _SURE * np.sqrt(np.sum(np.square(noise), axis=0))
+    errors = np.abs(chances[1] - np.clip(chances[0] + seen - expected, 0, 1))
+    return float(errors.max(where=errors > np.maximum(unsure, _VISIBLE), initial=0.0))
 
 
 def _transport(before: Floats, after: Floats) -> Floats:

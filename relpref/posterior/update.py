@@ -159,6 +159,8 @@ class Update:
             "quick_error": error,
             **self.guessed,
         }
+        if "check" in info and not posterior.quick_answers:
+            info["check"] += ", before answers were added quickly"
         log_evidence, draws, values = None, _widened(posterior, self.values), dict(self.values)
         if draws:
             for name, value in draws.items():
