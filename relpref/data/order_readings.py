@@ -184,7 +184,9 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
 
 def numbered(cell: str) -> str:
     """Return the number of a place such as T3, 3rd, third or best, and another cell as it is."""
-    number = re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
+    number = re.sub(
+        r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?( (choice|place|wahl|platz))?$", r"\1", cell
+    )
     return str((RANKS | _MARKS).get(cell.lower(), number))
 
 
@@ -291,6 +293,8 @@ def labeled(columns: Sequence[Any]) -> str:
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
     size, by_rank = len(sheet.table.frame), not sheet.better
+    if by_rank:
+        sheet = _with_numbers(sheet)
 
     def ranked(cells: Collection[str]) -> bool:
         given = _given(cells)
@@ -361,6 +365,13 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         what = f"orders, a column each, of the items in {labels[0]!r}{best}"
         reading = partial(_melted, sheet, ranks, "list", labels[0])
         yield Reading(what, reading, {"item": labels[0]})
+
+
+def _with_numbers(sheet: Sheet) -> Sheet:
+    """Return a sheet with numbers where a column holds places such as 1st or first."""
+    numbers = {name: [*map(numbered, sheet.cells(name))] for name in sheet.columns}
+    of_places = {name: cells for name, cells in numbers.items() if are_numbers(cells, whole=True)}
+    return replace(sheet, table=replace(sheet.table, frame=sheet.table.frame.assign(**of_places)))
 
 
 def _is_apart(values: Floats, others: Floats) -> bool:
@@ -438,8 +449,12 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
                 yield Reading(what, reading, {"list": column})
 
 
-def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
-    """Read the best and the worst of the items that were shown."""
+def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
+    """Read the best and the worst of the items that were shown.
+
+    Where most labels are in one row alone, an answer may be the right one of a quiz. Such choices
+    are read if asked, or where the user names the best.
+    """
     names = {
         name: words(name) if name in sheet.named else sheet.words(name) for name in sheet.columns
     }
@@ -454,6 +469,9 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
             continue
         ends = best + worst
         if not worst:  # choices of one
+            again = pd.Series(sheet.rows(columns).ravel()).duplicated(keep=False)
+            if not best and again.mean() <= 0.5 and not quizzes:
+                continue
             words_of = {name: {*sheet.words(name)} for name in best or names}
             ends = [
                 name

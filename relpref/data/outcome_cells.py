@@ -41,6 +41,7 @@ _SCORE = re.compile(
     rf"{_NUMBER} *{_COLON} *{_NUMBER}( *\(?[a-z][a-z. ]*\)?"
     rf"| *\([a-z. ]*{_NUMBER} *{_COLON} *{_NUMBER}[a-z. ]*\))?"
 ).fullmatch
+_is_grade = re.compile(r"[+-]?\d{1,2}").fullmatch
 _SHOOTOUT = re.compile(rf"(\d+) *\((\d+)\) *{_COLON} *(\d+) *\((\d+)\)")
 
 
@@ -62,8 +63,8 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     texts = np.array([_WON_BY.sub("", cell) for cell in distinct], dtype=object)
     each, parts = texts[at], {*sheet.words(column)}
     labels = {plain(label) for end in pair[:2] for label in {*sheet.cells(end)}}
-    decimal = (re.sub(r"^([01]),5$", r"\1.5", plain(text)) for text in texts)
-    cells, strengths = zip(*(_side_and_strength(cell, labels) for cell in decimal), strict=True)
+    plainly = map(plain, texts)
+    cells, strengths = zip(*(_side_and_strength(cell, labels) for cell in plainly), strict=True)
     common = np.array([common_code(cell, labels, TIES | UNSURE) for cell in cells])
     by_result, named = {"result": column}, sheet.named & {"winner", "result"}
     turned = by_result | {"first": pair.second, "second": pair.first}
@@ -129,9 +130,8 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     add(signs)
     if no_result and against:
         add(-signs, turned)
-    if "result" in named and "-" in "".join(cells):
-        signed = re.compile(r"[+-]?\d{1,2}").fullmatch
-        add(np.array([float(cell) if signed(cell) else np.inf for cell in cells]))
+    if "result" in named and (middle := middle_of(cells)) is not None:
+        add(np.array([int(cell) - middle if _is_grade(cell) else np.inf for cell in cells]))
     return ways
 
 
@@ -154,7 +154,7 @@ def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
 def common_code(cell: str, labels: Collection[str] = (), ties: Collection[str] = TIES) -> float:
     """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
     said = {cell, " ".join(words(cell)), _side(cell, ())}
-    if cell in ("", "-", "–", "?"):
+    if re.fullmatch(r"[-–:]*|\?", cell):
         return np.nan
     if said & VOID and cell not in labels:
         return VOIDED
@@ -163,7 +163,9 @@ def common_code(cell: str, labels: Collection[str] = (), ties: Collection[str] =
 
 def margins(cells: Iterable[str]) -> Codes:
     """Return the signs of scores such as 2:1 or 1:1 (4:3), and infinity for other cells."""
-    texts = [_SHOOTOUT.sub(r"\1:\3 (\2:\4)", cell.replace("½", ".5")) for cell in cells]
+    texts = [
+        _in_sets(_SHOOTOUT.sub(r"\1:\3 (\2:\4)", cell.replace("½", ".5"))) for cell in cells
+    ]
     scores = [
         [*map(float, re.findall(_NUMBER, text)), 0, 0][:4] if _SCORE(text) else [np.nan] * 4
         for text in texts
@@ -173,6 +175,24 @@ def margins(cells: Iterable[str]) -> Codes:
     shootout = (first == second) & (np.maximum(more, less) > np.maximum(first, second)).any()
     signs = np.sign(np.where(shootout, more - less, first - second))
     return np.where(np.isnan(signs), np.inf, signs)
+
+
+def middle_of(cells: Collection[str]) -> int | None:
+    """Return the middle of a scale of preference: 0 of -3 to 3, 4 of 1 to 7; None for no scale."""
+    grades = [int(cell) for cell in cells if _is_grade(cell)]
+    low, high = min(grades, default=0), max(grades, default=0)
+    return 0 if low < 0 else (1 + high) // 2 if low and high > 3 and high % 2 else None
+
+
+def _in_sets(text: str) -> str:
+    """Return scores of sets such as 6-4 3-6 7-6 (5) as how many each side won, such as 2-1."""
+    sets = re.split("[ ,;]+", re.sub(r" *\(\d+\)|[][]", "", text))
+    if len(sets) < 2 or not all(map(re.compile(r"\d+[-:]\d+").fullmatch, sets)):
+        return text
+    signs = margins(sets)
+    won, lost = (signs > 0).sum(), (signs < 0).sum()
+    # Scores of legs or of halves may be tied, or add up to another result.
+    return text if won == lost or (signs == 0).any() else f"{won}-{lost}"
 
 
 def code_of_results(first: str, second: str) -> float:

@@ -33,6 +33,7 @@ from relpref.data.readings import (
     DOUBTFUL,
     FALSE,
     GOALS,
+    MARGINS,
     NO_VERDICTS,
     NOT_ITEMS,
     NOT_LABELS,
@@ -300,7 +301,8 @@ def _read(
             described += f" (both were bad {bad.sum()} times: {sheet.both_bad})"
         if unsure.any():
             described += f" (unsure {unsure.sum()} times: {sheet.unsure})"
-        if any(not DEGREES.isdisjoint(cell.split()) for cell in cells):
+        margin = not MARGINS.isdisjoint(sheet.words(column))
+        if margin or any(not DEGREES.isdisjoint(cell.split()) for cell in cells):
             described += " (how strongly is not read)"
         # Only the name of a column tells that it holds outcomes if all of them are ties.
         plainly = depth > 1 or {"winner", "result"} & sheet.named
@@ -308,7 +310,7 @@ def _read(
             if fits(codes, not plainly):
                 neither = codes == 0
                 sheet.table.refuse(column, unsure & neither & (not sheet.unsure), _TIE_OR_VOID)
-                codes = np.where(void & neither, VOIDED, codes)
+                codes = np.where(void & neither, VOIDED, np.sign(codes) if margin else codes)
                 yield Outcome(described, codes, (column,), names)
 
 

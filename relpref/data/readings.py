@@ -49,7 +49,9 @@ _SIDES = {
         bianco nero
         """
     ),
-    "team": _both("team opponent, team opp, player opponent"),
+    "team": _both(
+        "team opponent, team opp, player opponent, fighter opponent, boxer opponent, club opponent"
+    ),
     "pro": _both(
         """
         aff neg, pro con, affirmative negative, proposition opposition, gov opp, government
@@ -112,7 +114,7 @@ OUTCOMES = terms(
     vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response, pick, picked,
     selected, selection, decision, judgment, judgement, score, wl, prefer, preferido, preferida,
     preferita, preferito, prefere, besser, mejor, choix, wahl, labels, prefers, press, keypress,
-    eleccion, scelta, satze, endstand, erg, winning, placar, marcador, punteggio, uitslag, wynik
+    eleccion, scelta, satze, sets, endstand, erg, winning, placar, marcador, punteggio, uitslag, wynik
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
@@ -155,7 +157,7 @@ TIES = TIE_NAMES | terms(
 )
 # Names of columns whose words for a tie count beside winner and loser.
 BESIDE_LOSER = terms(
-    "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict"
+    "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict, comment"
 )
 BOTH_BAD = terms(
     """
@@ -175,7 +177,8 @@ VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed,
     walkover, walk over, w/o, wo, forfeit, forfeited, ff, forfait, kampflos, bye, skip, skipped,
-    unknown, +/-, -/+, +:-, -:+, +--, --+
+    unknown, +/-, -/+, +:-, -:+, +--, --+, abgesagt, verlegt, verschoben, abgebrochen, annule,
+    reporte, aplazado, suspendido, cancelado, rinviata, sospesa, annullata, adiado
     """
 )
 NO_ITEM = terms("-, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
@@ -405,7 +408,7 @@ def _text(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
     cell = re.sub(r"^\u2212(?=\d)", "-", str(trimmed(cell)))
-    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", cell)
+    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", re.sub(r"^([01]),5$", r"\1.5", cell))
     return "" if cell in MISSING else cell
 
 

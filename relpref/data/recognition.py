@@ -23,7 +23,7 @@ from relpref.data.order_readings import (
     orders_by_place,
     orders_in_cells,
 )
-from relpref.data.outcome_cells import tried_outcomes
+from relpref.data.outcome_cells import margins, middle_of, tried_outcomes
 from relpref.data.pair_readings import AT, named_outcomes, pairs, says_more, versus, versus_in_names
 from relpref.data.readings import (
     ADVANTAGE,
@@ -86,6 +86,8 @@ _NAMES = (
     "first,second,first_score,second_score",
     "winner,loser",
 )
+# Cells of tables of results as scores.
+_POINTS = {"1": "1:0", "0": "0:1", "0.5": "1:1", "½": "1:1", "=": "1:1", "+": "1:0", "-": "0:1"}
 _COMPARED = ["winner", "tie", "list", "item", "place"]
 
 
@@ -241,7 +243,7 @@ def _remedy(sheet: Sheet) -> str:
             "shown blank"
         )
     ours = {*sheet.columns} & {name for form in FORMS for name in form.columns}
-    if ours:
+    if ours - {"result"}:
         return _alone(sheet) if ours <= terms("item, choice, chosen, result") else ""
     remedy = _crossed(sheet) or _unnamed(sheet) or _alone(sheet)
     return remedy or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
@@ -252,13 +254,14 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
 
     A cell that cannot be read is without such names.
     """
-    likely, again = label_pairs(sheet), [*repeated(sheet)]
+    likely, again, at = label_pairs(sheet), [*repeated(sheet)], sheet.columns.index
     numbers = [pair for pair in side_pairs(sheet, SIDES, sheet.columns) if pair.numeric]
-    goals: list[Any] = [pair[:2] for pair in again + numbers if pair.rest <= GOALS]
+    goals: list[Any] = [pair for pair in again + numbers if pair.rest <= GOALS | SCORES]
     again = [pair for pair in again if share_labels(sheet, pair) and not pair.numeric]
     for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
         # The first of two columns of the same name is most likely of the side that is first.
-        ends = (*sorted(pair[:2], key=sheet.columns.index), *more)
+        sides = pair[:2] if more and more.marker == pair.marker else sorted(pair[:2], key=at)
+        ends = (*sides, *more[:2])
         what = "{!r} and {!r} are the sides"
         what = "{2!r} is of {0!r} and {3!r} of {1!r}, and the higher wins" if more else what
         columns = dict(zip(("first", "second", *ASIDE[1:3]), ends, strict=False))
@@ -274,22 +277,28 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             continue
         sides += "hold the two sides of each row"
         exact, similar, _ = named_outcomes(sheet, pair)
-        for column, name in product((*exact, *similar), ("result", "winner")):
+        margins = [name for name in sheet.columns if {*sheet.words(name)} & MARGINS]
+        for column, name in product((*exact, *similar, *margins), ("result", "winner")):
             columns = {"first": first, "second": second, name: column}
             what = f"{sides}; if {column!r} says "
-            if any(cell.startswith("-") for cell in sheet.cells(column)):
-                what += f"how strongly one is preferred, and numbers above 0 are for {first!r}"
+            if (middle := middle_of(sheet.cells(column))) is not None:
+                what += f"how strongly one is preferred, and numbers above {middle} are for {first!r}"
                 turned = {**columns, "first": second, "second": first}
                 yield [(columns, what), (turned, "and else")]
             else:
                 yield [(columns, f"{what}who was preferred (0 and false are no tie)")]
         for column in exact:
             ways = tried_outcomes(sheet, pair, column, 2 - pair.doubtful)
-            row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
+            unread = min((np.isposinf(codes) for _, codes in ways), key=np.sum)
+            row, cells = int(unread.argmax()), sorted({*sheet.cells(column)[unread]})
+            rest = replace(sheet, table=sheet.table.take(np.flatnonzero(~unread)))
+            called = sheet.table.called(column)
+            line = f": table.drop(table.index[table[{called!r}].isin({cells})])"
             what = (
                 f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
                 f"{sheet.cells(column)[row]!r} cannot be read as the other cells can, as labels, "
                 "words for sides and ties, or results like 2:1; correct the cell, or drop the row"
+                + line * (not is_numeric(cells) and not unread.all() and len(_readings(rest)) == 1)
             )
             yield [({}, what)]
         if share_labels(sheet, pair):
@@ -300,17 +309,15 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             others = [name for name in sheet.columns if name not in pair[:2]]
             if pair.ordered and all(sheet.is_named(name, EVENTS) for name in others):
                 yield [(always, f"{sides}, or, if it is always {first!r}")]
-            for name in others:
-                cells = sheet.cells(name)
-                signed = is_numeric(cells) and any(cell.startswith("-") for cell in cells)
-                if signed and {*sheet.words(name)} & MARGINS:
-                    sign = f"table[{name!r}].astype(float)"
-                    sides += "".join(
-                        f"; if {name!r} above 0 is for {won!r}: table.assign(winner=table[{won!r}]"
-                        f".where({sign} > 0, table[{lost!r}]).mask({sign} == 0, 'tie'))"
-                        for won, lost in (pair[:2], pair[1::-1])
-                    )
             yield [({}, sides)]
+    for reading in best_and_worst(sheet, quizzes=True):
+        answer = f"{reading.columns['best']!r} may be the right answer of a quiz"
+        what = f": most labels are in one row alone, so {answer}; if it is what someone preferred"
+        yield [(reading.columns, what)]
+    for column in sheet.columns:
+        if {*sheet.words(column)} & OUTCOMES:
+            what = f": if {column!r} says who was preferred (0 and false are no tie)"
+            yield [({"result": column}, what)]
     for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
         parts = sheet.words(outcome)
         if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
@@ -325,7 +332,7 @@ def _points(sheet: Sheet) -> str:
     ranked, ways = replace(sheet, better="high"), dict[str, str]()
     columns = [] if label_pairs(sheet) else sheet.columns[:_MOST_LOOKED_AT]
     for giver, item, score in permutations(columns, 3):
-        labels = {*sheet.cells(giver)} & {*sheet.cells(item)}
+        labels = {*sheet.cells(giver)} & {*sheet.cells(item)} or {*sheet.words(giver)} & {"from"}
         if {*sheet.words(score)} & SCORES and labels and not is_numeric(labels):
             likely = {"list": giver, "item": item, "score": score}, {"item": item}
             if names := next((names for names in likely if _works(ranked, names)), None):
@@ -364,14 +371,19 @@ def _crossed(sheet: Sheet) -> str:
     name, cells = label or "Unnamed: 0", sheet.rows(items).ravel()
     of_items = "" if items == others else f"{items!r}, "
     melt = f": {label!r} and other columns name the same items; table.melt({name!r}, {of_items}"
-    if is_numeric(cells):
+    if is_numeric(cells) and "0.5" not in cells:
         return (
             f"{melt}var_name='loser', value_name='count').rename(columns={{{name!r}: 'winner'}})"
             ".query('count > 0') is for cells that count how often the row won"
         )
+    square = sheet.rows(items)[[[*sheet.cells(label)].index(item) for item in items]]
+    apart = np.triu_indices(len(items), 1)
+    codes = (margins([_POINTS.get(cell, cell) for cell in side[apart]]) for side in (square, square.T))
+    # Each game is in two cells where these mirror one another.
+    kept = "<" if np.array_equal(next(codes), -next(codes)) else "!="
     return (
         f"{melt}var_name='second', value_name='result').rename(columns={{{name!r}: 'first'}})"
-        ".dropna() is for cells that say who won"
+        f".query('first {kept} second').dropna() is for cells that say who won"
     )
 
 

@@ -136,7 +136,10 @@ def label_pairs(sheet: Sheet) -> list[Pair]:
         others = [column for column in sheet.columns if column not in verdicts]
         named = (_pair(sheet, ends, tuple(map(str, ends))) for ends in combinations(others, 2))
         return [pair for pair in named if share_labels(sheet, pair) and not pair.numeric]
-    return [pair._replace(ids=ids) for pair in pairs if pair.rank == lowest]
+    pairs = [pair._replace(ids=ids) for pair in pairs if pair.rank == lowest]
+    cells = [sheet.rows(pair[:2]) for pair in pairs]
+    same = (any(np.array_equal(cells[at], each) for each in cells[:at]) for at in range(len(pairs)))
+    return [pair for pair, again in zip(pairs, same, strict=True) if not again]
 
 
 def share_labels(sheet: Sheet, pair: Pair) -> bool:

@@ -411,7 +411,8 @@ def check_columns(
         else:
             hint = f"name a column {needed!r}"
             if fits is not None and fitting:
-                hint += f", or say which one it is: {column_option({needed: fitting[0]})}"
+                named = {name: table.given[name] for name in required if name in table.given}
+                hint += f", or say which one it is: {column_option({**named, needed: fitting[0]})}"
         raise DataError(
             f"{table.name}: there is no column {needed!r} among {listed(columns)}; {hint}"
         )
