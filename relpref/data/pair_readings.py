@@ -77,7 +77,7 @@ _VERSUS = re.compile(
 ).split
 
 
-AT = " @ "  # between the visitor and home
+_AT = " @ "  # between the visitor and home
 _PERIODS = NOT_ITEMS | {"week", "season", "period"}
 
 
@@ -127,8 +127,11 @@ def versus(sheet: Sheet) -> Iterator[Reading]:
         if {*map(len, sides)} == {2} and not {*sheet.words(column)} & _PERIODS:
             first, second = zip(*sides, strict=True)
             if {*first} & {*second}:
-                ends = ("visitor", "home") if all(AT in cell for cell in cells) else PAIR
-                yield from _parted(sheet, sheet.table.without([column]), repr(column), sides, ends)
+                ends = ("visitor", "home") if all(_AT in cell for cell in cells) else PAIR
+                # The user may say by the name of the column which side is before the other.
+                ends = {"first": PAIR, "second": PAIR[::-1]}.get(column, ends)
+                where, rest = repr(sheet.table.called(column)), sheet.table.without([column])
+                yield from _parted(sheet, rest, where, sides, ends, [column])
 
 
 def versus_in_names(sheet: Sheet) -> Iterator[Reading]:
@@ -150,15 +153,21 @@ def versus_in_names(sheet: Sheet) -> Iterator[Reading]:
 
 
 def _parted(
-    sheet: Sheet, table: Table, where: str, sides: list[list[str]], ends: Sequence[str] = PAIR
+    sheet: Sheet,
+    table: Table,
+    where: str,
+    sides: list[list[str]],
+    ends: Sequence[str] = PAIR,
+    parted: Sequence[Any] = (),
 ) -> Iterator[Reading]:
-    """Read pairs whose sides were found elsewhere than in two columns."""
+    """Read pairs whose sides were found elsewhere than in two columns, such as in one, ``parted``."""
     first, second = map(list, zip(*sides, strict=True))
-    if {*PAIR, *ends} & {*sheet.columns} or is_numeric(first + second):
+    if {*PAIR, *ends} & {*table.frame.columns} or is_numeric(first + second):
         return
     read = table.assign(**dict(zip(ends, (first, second), strict=True)))
     for reading in pairs(replace(sheet, table=read)):
         columns = {ours: name for ours, name in reading.columns.items() if ours not in PAIR}
+        columns |= {PAIR[ends[0] != reading.columns.get("first")]: column for column in parted}
         what = re.sub("'\\w+' and '\\w+'", f"the sides in {where}", reading.description, count=1)
         read = reading.table()
         read = replace(read, given={**read.given, **dict.fromkeys(PAIR, where)})

@@ -23,8 +23,8 @@ from relpref.data.order_readings import (
     orders_by_place,
     orders_in_cells,
 )
-from relpref.data.outcome_cells import margins, middle_of, tried_outcomes
-from relpref.data.pair_readings import AT, named_outcomes, pairs, says_more, versus, versus_in_names
+from relpref.data.outcome_cells import middle_of, tried_outcomes
+from relpref.data.pair_readings import named_outcomes, pairs, says_more, versus, versus_in_names
 from relpref.data.readings import (
     ADVANTAGE,
     COUNTS,
@@ -42,7 +42,7 @@ from relpref.data.readings import (
     is_numeric,
     terms,
 )
-from relpref.data.sides import PAIR, label_pairs, repeated, share_labels, side_pairs
+from relpref.data.sides import label_pairs, repeated, share_labels, side_pairs
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
 
@@ -68,7 +68,10 @@ _FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
             orders_by_place: terms("list"),
             orders_in_cells: _ROLES,
         },
-        dict.fromkeys((versus, versus_in_names), _OF_PAIRS - terms("first, second, loser")),
+        {
+            versus: _OF_PAIRS - terms("loser"),
+            versus_in_names: _OF_PAIRS - terms("first, second, loser"),
+        },
     ),
     (
         {best_and_worst: _ROLES},
@@ -86,8 +89,7 @@ _NAMES = (
     "first,second,first_score,second_score",
     "winner,loser",
 )
-# Cells of tables of results as scores.
-_POINTS = {"1": "1:0", "0": "0:1", "0.5": "1:1", "½": "1:1", "=": "1:1", "+": "1:0", "-": "0:1"}
+_TURNED = {"1": "0", "0": "1", "+": "-", "-": "+", "0.5": "0.5"}  # results of the other side
 _COMPARED = ["winner", "tie", "list", "item", "place"]
 
 
@@ -183,15 +185,6 @@ def _way(sheet: Sheet, reading: Reading) -> str:
     columns = reading.columns
     if columns and _works(sheet, columns, reading.table()):
         return f"{reading.description}: {_option(sheet, columns)}"
-    for column, ends in product(sheet.columns, (PAIR, PAIR[::-1])):
-        sides = [cell.split(AT) for cell in sheet.cells(column)]
-        if {*map(len, sides)} == {2}:
-            read = sheet.table.assign(**dict(zip(ends, zip(*sides, strict=True), strict=True)))
-            if _works(replace(sheet, table=read), {}, reading.table()):
-                return (
-                    f"{reading.description}: table.join(table[{sheet.table.called(column)!r}]"
-                    f".str.split({AT!r}, expand=True).set_axis({[*ends]}, axis=1))"
-                )
     return reading.description
 
 
@@ -377,10 +370,11 @@ def _crossed(sheet: Sheet) -> str:
             ".query('count > 0') is for cells that count how often the row won"
         )
     square = sheet.rows(items)[[[*sheet.cells(label)].index(item) for item in items]]
-    apart = np.triu_indices(len(items), 1)
-    codes = (margins([_POINTS.get(cell, cell) for cell in side[apart]]) for side in (square, square.T))
+    turned = [_TURNED.get(cell, re.sub(r"(\d+)(\D)(\d+)", r"\3\2\1", cell)) for cell in square.flat]
     # Each game is in two cells where these mirror one another.
-    kept = "<" if np.array_equal(next(codes), -next(codes)) else "!="
+    apart = ~np.eye(len(items), dtype=bool)
+    mirrored = np.array_equal(square.T[apart], np.reshape(turned, square.shape)[apart])
+    kept = "<" if mirrored else "!="
     return (
         f"{melt}var_name='second', value_name='result').rename(columns={{{name!r}: 'first'}})"
         f".query('first {kept} second').dropna() is for cells that say who won"
