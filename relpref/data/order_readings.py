@@ -277,17 +277,8 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
         shared = sets[0] & set().union(*sets[1:])
         if len(ordered) > 2 and consecutive and shared:
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
-            if set().union(*sets) <= {*map(str, range(1, len(ordered) + 1))}:
-                what += f": {labeled(ordered)}"
-            yield Reading(what, partial(_melted, sheet, ordered, "place"))
-
-
-def labeled(columns: Sequence[Any]) -> str:
-    """Return a line of pandas that makes labels of the numbers of items."""
-    return (
-        "table.assign(**{name: table[name].map(lambda cell: f'{float(cell):.0f} (item)', "
-        f"na_action='ignore') for name in {[*columns]}}})"
-    )
+            names = {f"place_{rank}": column for rank, column in sorted(columns.items())}
+            yield Reading(what, partial(_melted, sheet, ordered, "place"), names)
 
 
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
@@ -311,7 +302,8 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     free = [
         column
         for column in sheet.columns
-        if column not in sheet.named and are_numbers(sheet.cells(column), whole=by_rank)
+        if (column not in sheet.named or column.startswith("item_"))
+        and are_numbers(sheet.cells(column), whole=by_rank)
     ]
     ranks = [
         column
@@ -352,14 +344,12 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         for apart in ([], odd)[: 1 + bool(odd)]:
             items = [column for column in ranks if column not in apart]
             what = f"orders, a row each, of {listed(map(sheet.table.called, items))}{best}"
-            places = [sheet.words(name) for name in items]
-            if by_rank and all(part[0] in PLACED and part[-1].isdecimal() for part in places):
-                names = {name: f"item {part[-1]}" for name, part in zip(items, places, strict=True)}
-                what += f": table.rename(columns={names})"
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
+            if by_rank:
+                names = {f"item_{at}": name for at, name in enumerate(items, 1)}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
-    if "list" in named or any(sheet.is_named(column, EVENTS) for column in named):
+    if {"list", "item_1"} & {*sheet.columns} or any(sheet.is_named(column, EVENTS) for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}{best}"

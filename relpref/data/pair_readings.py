@@ -77,6 +77,11 @@ _VERSUS = re.compile(
 ).split
 
 
+# Cells of results that were not played to the end, such as 3-0 ff and 6-3 2-1 RET.
+_CUT_SHORT = re.compile(
+    r"(?i)(.*[^a-z])?(ff|forfeit(ed)?|w/?o|walkover|ret(ired|irement)?|def(ault)?|awarded|awd"
+    r"|abandoned|aufgabe|abandon|kampflos)\.?\)?|.*\d[fr]"
+).fullmatch
 _AT = " @ "  # between the visitor and home
 _PERIODS = NOT_ITEMS | {"week", "season", "period"}
 
@@ -451,6 +456,16 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         if answers == Counter(zip(right, left, -codes[rows], strict=True)):
             notes.append("each answer is in two rows, one for each side, and counted once")
             rows = rows[left < right]
+    for column in sheet.columns:
+        if column in used or {*sheet.words(column)} & BESIDE_LOSER:
+            cells = sheet.cells(column)[rows]
+            cut_short = sorted(filter(_CUT_SHORT, {*cells}))
+            if cut_short:
+                number = counted(int(np.isin(cells, cut_short).sum()), "row")
+                notes.append(
+                    f"counted, though by {column!r} not played to the end: {number} "
+                    f"({', '.join(cut_short)})"
+                )
     read = table.without(used).take(rows)
     return replace(_with_winners(read, pair, codes[rows]), notes=(*read.notes, *notes))
 

@@ -177,7 +177,7 @@ VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed,
     walkover, walk over, w/o, wo, forfeit, forfeited, ff, forfait, kampflos, bye, skip, skipped,
-    unknown, +/-, -/+, +:-, -:+, +--, --+, abgesagt, verlegt, verschoben, abgebrochen, annule,
+    unknown, w/ff, l/ff, ff/w, ff/l, +/-, -/+, +:-, -:+, +--, --+, abgesagt, verlegt, verschoben, abgebrochen, annule,
     reporte, aplazado, suspendido, cancelado, rinviata, sospesa, annullata, adiado
     """
 )

@@ -53,8 +53,8 @@ _NO_ANSWERS = (
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
     "item and its place (list, item, place): say in columns= which columns are these"
 )
-_ROLES = terms("list, item, place, first, second, winner, loser, result").union(ASIDE)
-_OF_PAIRS = _ROLES - terms("list, item, place, score, best, worst")
+_OF_PAIRS = terms("first, second, winner, loser, result, first_score, second_score, swapped")
+_ROLES = _OF_PAIRS.union(ASIDE, terms("list, item, place, item_1, place_1"))
 # Ways to read a table, and the names of columns that each uses: a table is not read in a way that
 # would pass over one that the user gave. Those of the first group that read it are all that are
 # tried; the second groups are those where it is said which times or points are better.
@@ -63,9 +63,9 @@ _FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
         {best_and_worst: _ROLES},
         {
             long_orders: terms("list, item, place"),
-            orders_by_item: terms("list, item"),
+            orders_by_item: terms("list, item, item_1"),
             pairs: _OF_PAIRS,
-            orders_by_place: terms("list"),
+            orders_by_place: terms("list, place_1"),
             orders_in_cells: _ROLES,
         },
         {
