@@ -96,9 +96,12 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
         return [way for way in ways if fits(way[1])][:1]
     # Of sides 0 and 1, the number 1 may be the second, or that the first won.
     numbered = {*pair.marker} == {"0", "1"} and {*cells} & {*pair.marker}
+    # A alone may be the first of A and B, or away.
+    lone = {*cells} == {"a"} and pair.marker[1][0] == "a"
     if not numbered:
         add_sides(pair.marker)
-        add_sides([side[0] for side in pair.marker])
+        if not lone:
+            add_sides([side[0] for side in pair.marker])
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
     kind, numbers = KIND_OF_SIDES.get(pair.marker), depth > 1 or named
     # Visitor and home stand against the order of these words: the first may be either.
@@ -112,7 +115,7 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
         return ways
     # Words for sides of another kind: "B" is one where it is no label, and the columns are 1 and 2.
     for sides, other in {} if pair.decided else KIND_OF_SIDES.items():
-        if sides[0] not in "01":
+        if sides[0] not in "01" and not (lone and other == kind):
             clear = pair.ordered and (other not in UNORDERED or pair[:2] == PAIR)
             add_sides(sides, both=not clear and kind != other)
     if not depth:

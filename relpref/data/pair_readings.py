@@ -244,16 +244,6 @@ def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
                 break
         else:
             agreed.append(outcome)
-    for (column, *others), first, second in (
-        (outcome.used, *pair.marker) for outcome in agreed if not pair.ordered
-    ):
-        if second[0] == "a" and {*sheet.cells(column)} == {"A"} and not others:
-            written = (f"table.replace({{{column!r}: {{'A': {side!r}}}}})" for side in pair.marker)
-            raise DataError(
-                f"{sheet.table.name}: all cells of {column!r} are 'A', which may be the first of "
-                f"A and B, or {second!r}: write {first!r} or {second!r} in place of 'A', by "
-                f"{' or '.join(written)}"
-            )
     return agreed
 
 
