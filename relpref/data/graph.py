@@ -1,6 +1,6 @@
 """Undirected weighted graphs over the items, with the spectrum that graph kernels use."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise

@@ -175,10 +175,8 @@ def alike_note(labels: Iterable[Any], what: str) -> tuple[str, ...]:
     show = shown if alike[0][0].lower() == alike[0][1].lower() else ascii
     note = (
         f"{counted(len(alike), what)} {'differs' if len(alike) == 1 else 'differ'} from another "
-        "one in capitals "
-        f"or Unicode form only, such as {' and '.join(map(show, alike[0]))}; they are kept apart: "
-        "rename one "
-        "of the two if they mean the same"
+        f"one in capitals or Unicode form only, such as {' and '.join(map(show, alike[0]))}; they "
+        "are kept apart: rename one of the two if they mean the same"
     )
     return (note,)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats, Integers, counted, listed, refuse_first
+from relpref.data.arrays import Floats, Integers, listed, refuse_first
 from relpref.data.readings import (
     BESIDE,
     BEST,
@@ -35,6 +35,7 @@ from relpref.data.readings import (
     WORST,
     Reading,
     Sheet,
+    cells_note,
     is_numeric,
     words,
 )
@@ -93,11 +94,7 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
 
 def _with_one_mark(sheet: Sheet) -> Sheet:
     """Join two columns of truths, for the best and the worst, in one of 1, 0 and -1."""
-    truths = {
-        column: np.isin(lower, [*TRUE])
-        for column in sheet.columns
-        if {*(lower := [cell.lower() for cell in sheet.cells(column)])} <= TRUE | FALSE
-    }
+    truths = {name: true for name in sheet.columns if (true := sheet.truths(name)) is not None}
     best, worst = ([name for name in truths if {*sheet.words(name)} & ends] for ends in EXTREMES)
     if len(best) != 1 or len(worst) != 1:
         return sheet
@@ -253,8 +250,7 @@ def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
     notes = []
     for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
         if rows.any():
-            said = ", ".join(sorted({*cells[rows]}))
-            notes.append(f"{what}: {counted(int(rows.sum()), 'row')} ({said})")
+            notes.append(cells_note(what, cells[rows]))
     read = table.assign(place=values.astype("Int64").array)
     return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
 
@@ -284,8 +280,12 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
     size, by_rank = len(sheet.table.frame), not sheet.better
-    if by_rank:
-        sheet = _with_numbers(sheet)
+    if by_rank:  # also places such as 1st and second
+        sheet = replace(sheet)
+        for column in sheet.columns:
+            places = [*map(numbered, sheet.cells(column))]
+            if are_numbers(places, whole=True):
+                sheet._cells[column] = np.array(places, dtype=object)
 
     def ranked(cells: Collection[str]) -> bool:
         given = _given(cells)
@@ -349,19 +349,13 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
             if by_rank:
                 names = {f"item_{at}": name for at, name in enumerate(items, 1)}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
-    if {"list", "item_1"} & {*sheet.columns} or any(sheet.is_named(column, EVENTS) for column in named):
+    of_rows = {"list", "item_1"} & {*sheet.columns}
+    if of_rows or any(sheet.is_named(column, EVENTS) for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}{best}"
         reading = partial(_melted, sheet, ranks, "list", labels[0])
         yield Reading(what, reading, {"item": labels[0]})
-
-
-def _with_numbers(sheet: Sheet) -> Sheet:
-    """Return a sheet with numbers where a column holds places such as 1st or first."""
-    numbers = {name: [*map(numbered, sheet.cells(name))] for name in sheet.columns}
-    of_places = {name: cells for name, cells in numbers.items() if are_numbers(cells, whole=True)}
-    return replace(sheet, table=replace(sheet.table, frame=sheet.table.frame.assign(**of_places)))
 
 
 def _is_apart(values: Floats, others: Floats) -> bool:
@@ -385,8 +379,7 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     if are == "place" and more is None:
         blank = np.isin([[cell.lower() for cell in row] for row in cells], [*NO_ITEM])
         if blank.any():
-            said = listed(sorted({*cells[blank]}))
-            notes = [f"read as blanks: {counted(int(blank.sum()), 'cell')} ({said})"]
+            notes = [cells_note("read as blanks", cells[blank], "cell")]
         empty |= blank
     rows, at = np.nonzero(~empty)
     read, places = sheet.table.take(rows), cells[rows, at]

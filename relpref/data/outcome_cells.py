@@ -166,9 +166,7 @@ def common_code(cell: str, labels: Collection[str] = (), ties: Collection[str] =
 
 def margins(cells: Iterable[str]) -> Codes:
     """Return the signs of scores such as 2:1 or 1:1 (4:3), and infinity for other cells."""
-    texts = [
-        _in_sets(_SHOOTOUT.sub(r"\1:\3 (\2:\4)", cell.replace("½", ".5"))) for cell in cells
-    ]
+    texts = [_in_sets(_SHOOTOUT.sub(r"\1:\3 (\2:\4)", cell.replace("½", ".5"))) for cell in cells]
     scores = [
         [*map(float, re.findall(_NUMBER, text)), 0, 0][:4] if _SCORE(text) else [np.nan] * 4
         for text in texts
@@ -190,12 +188,10 @@ def middle_of(cells: Collection[str]) -> int | None:
 def _in_sets(text: str) -> str:
     """Return scores of sets such as 6-4 3-6 7-6 (5) as how many each side won, such as 2-1."""
     sets = re.split("[ ,;]+", re.sub(r" *\(\d+\)|[][]", "", text))
-    if len(sets) < 2 or not all(map(re.compile(r"\d+[-:]\d+").fullmatch, sets)):
-        return text
-    signs = margins(sets)
-    won, lost = (signs > 0).sum(), (signs < 0).sum()
+    signs = margins(sets) if len(sets) > 1 else np.zeros(1)
+    won, lost = (signs == 1).sum(), (signs == -1).sum()
     # Scores of legs or of halves may be tied, or add up to another result.
-    return text if won == lost or (signs == 0).any() else f"{won}-{lost}"
+    return f"{won}-{lost}" if won != lost and won + lost == len(sets) else text
 
 
 def code_of_results(first: str, second: str) -> float:

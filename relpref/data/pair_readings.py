@@ -49,6 +49,7 @@ from relpref.data.readings import (
     UNSURE,
     Reading,
     Sheet,
+    cells_note,
     is_numeric,
     plain,
     words,
@@ -83,7 +84,6 @@ _CUT_SHORT = re.compile(
     r"|abandoned|aufgabe|abandon|kampflos)\.?\)?|.*\d[fr]"
 ).fullmatch
 _AT = " @ "  # between the visitor and home
-_PERIODS = NOT_ITEMS | {"week", "season", "period"}
 
 
 class Outcome(NamedTuple):
@@ -129,7 +129,7 @@ def versus(sheet: Sheet) -> Iterator[Reading]:
     for column in sheet.columns:
         cells = sheet.cells(column)
         sides = [*map(_VERSUS, cells)]
-        if {*map(len, sides)} == {2} and not {*sheet.words(column)} & _PERIODS:
+        if {*map(len, sides)} == {2} and not {*sheet.words(column)} & NOT_ITEMS:
             first, second = zip(*sides, strict=True)
             if {*first} & {*second}:
                 ends = ("visitor", "home") if all(_AT in cell for cell in cells) else PAIR
@@ -165,7 +165,7 @@ def _parted(
     ends: Sequence[str] = PAIR,
     parted: Sequence[Any] = (),
 ) -> Iterator[Reading]:
-    """Read pairs whose sides were found elsewhere than in two columns, such as in one, ``parted``."""
+    """Read pairs whose sides were elsewhere than in two columns, such as in one, ``parted``."""
     first, second = map(list, zip(*sides, strict=True))
     if {*PAIR, *ends} & {*table.frame.columns} or is_numeric(first + second):
         return
@@ -322,9 +322,9 @@ def _swaps(sheet: Sheet) -> Iterator[tuple[Any, Mask]]:
     """Yield columns that tell in which rows the two sides were exchanged, if any."""
     for column in sheet.columns:
         if column == "swapped" or {*sheet.words(column)} & SWAPPED:
-            truths = [_TRUTHS.get(cell.lower(), "") for cell in sheet.cells(column)]
-            if "" not in truths and "1" in truths:
-                yield column, np.array(truths) == "1"
+            truths = sheet.truths(column)
+            if truths is not None and truths.any():
+                yield column, truths
 
 
 def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
@@ -403,10 +403,10 @@ def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
     """Yield columns that mark ties or void answers beside an outcome, and the codes of these."""
     for column in sheet.columns:
         parts, cells = {*sheet.words(column)} - {"is", "was", "both"}, sheet.cells(column)
-        tie, lower = " ".join(parts) in TIE_NAMES, [cell.lower() for cell in cells]
+        tie, truths = " ".join(parts) in TIE_NAMES, sheet.truths(column)
         numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
-        if (tie or parts & CANCELED) and {*lower} <= TRUE | FALSE:
-            yield column, np.where(np.isin(lower, [*TRUE]), 0.0 if tie else VOIDED, np.nan)
+        if (tie or parts & CANCELED) and truths is not None:
+            yield column, np.where(truths, 0.0 if tie else VOIDED, np.nan)
         elif pair.decided and parts & BESIDE_LOSER and column not in pair[:2] and not numbers:
             texts = [*map(plain, cells)]
             said = np.minimum([*map(common_code, texts)], np.abs(margins(texts)))
@@ -449,13 +449,9 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
     for column in sheet.columns:
         if column in used or {*sheet.words(column)} & BESIDE_LOSER:
             cells = sheet.cells(column)[rows]
-            cut_short = sorted(filter(_CUT_SHORT, {*cells}))
-            if cut_short:
-                number = counted(int(np.isin(cells, cut_short).sum()), "row")
-                notes.append(
-                    f"counted, though by {column!r} not played to the end: {number} "
-                    f"({', '.join(cut_short)})"
-                )
+            if cut_short := [*filter(_CUT_SHORT, cells)]:
+                what = f"counted, though by {column!r} not played to the end"
+                notes.append(cells_note(what, cut_short))
     read = table.without(used).take(rows)
     return replace(_with_winners(read, pair, codes[rows]), notes=(*read.notes, *notes))
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relpref.data.arrays import Mask, counted
 from relpref.data.labels import is_missing, trimmed
 from relpref.data.tables import MISSING, Table
 
@@ -114,7 +115,8 @@ OUTCOMES = terms(
     vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response, pick, picked,
     selected, selection, decision, judgment, judgement, score, wl, prefer, preferido, preferida,
     preferita, preferito, prefere, besser, mejor, choix, wahl, labels, prefers, press, keypress,
-    eleccion, scelta, satze, sets, endstand, erg, winning, placar, marcador, punteggio, uitslag, wynik
+    eleccion, scelta, satze, sets, endstand, erg, winning, placar, marcador, punteggio, uitslag,
+    wynik
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
@@ -177,8 +179,9 @@ VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed,
     walkover, walk over, w/o, wo, forfeit, forfeited, ff, forfait, kampflos, bye, skip, skipped,
-    unknown, w/ff, l/ff, ff/w, ff/l, +/-, -/+, +:-, -:+, +--, --+, abgesagt, verlegt, verschoben, abgebrochen, annule,
-    reporte, aplazado, suspendido, cancelado, rinviata, sospesa, annullata, adiado
+    unknown, w/ff, l/ff, ff/w, ff/l, +/-, -/+, +:-, -:+, +--, --+, abgesagt, verlegt, verschoben,
+    abgebrochen, annule, reporte, aplazado, suspendido, cancelado, rinviata, sospesa, annullata,
+    adiado
     """
 )
 NO_ITEM = terms("-, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
@@ -296,6 +299,7 @@ PLACED = terms(
 NOT_ITEMS = NUMBERS - {"name"} | terms(
     """
     unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, alter,
+    week, season, period,
     summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour, jahr, monat,
     tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura, temp, humidity,
     progress, finished, gc, overall, gesamtwertung, standing, latitude, longitude, lat, lon,
@@ -393,6 +397,11 @@ class Sheet:
             self._cells[column] = texts[codes]
         return self._cells[column]
 
+    def truths(self, column: Any) -> Mask | None:
+        """Tell which cells are words for true, a blank being false; None if some are others."""
+        lower = [cell.lower() for cell in self.cells(column)]
+        return np.isin(lower, [*TRUE]) if {*lower} <= TRUE | FALSE else None
+
     def rows(self, columns: Iterable[Any]) -> NDArray[Any]:
         """Return the cells of some columns as text, shape (n, k)."""
         return np.array([*map(self.cells, columns)], dtype=object).T
@@ -410,6 +419,11 @@ def _text(cell: Any) -> str:
     cell = re.sub(r"^\u2212(?=\d)", "-", str(trimmed(cell)))
     cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", re.sub(r"^([01]),5$", r"\1.5", cell))
     return "" if cell in MISSING else cell
+
+
+def cells_note(what: str, cells: Collection[str], are: str = "row") -> str:
+    """Return a note on what is said of some cells, with their number and these."""
+    return f"{what}: {counted(len(cells), are)} ({', '.join(sorted({*cells}))})"
 
 
 def is_numeric(cells: Collection[str]) -> bool:

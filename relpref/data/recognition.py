@@ -89,6 +89,7 @@ _NAMES = (
     "first,second,first_score,second_score",
     "winner,loser",
 )
+_SCORE = re.compile(r"(\d+)(\D)(\d+)")
 _TURNED = {"1": "0", "0": "1", "+": "-", "-": "+", "0.5": "0.5"}  # results of the other side
 _COMPARED = ["winner", "tie", "list", "item", "place"]
 
@@ -114,7 +115,12 @@ def recognized(
     sheet = Sheet(table, frozenset(named), **(options or {}))
     readings = _readings(sheet)
     if len(readings) > 1:
-        ways = "; or ".join(_way(sheet, reading) for reading in readings)
+        ways = "; or ".join(
+            f"{reading.description}: {_option(sheet, reading.columns)}"
+            if reading.columns and _works(sheet, reading.columns, reading.table())
+            else reading.description
+            for reading in readings
+        )
         raise DataError(f"{table.name}: the table can be read in several ways: {ways}")
     if not readings and (remedy := _remedy(sheet)):
         raise DataError(f"{table.name}{remedy}")
@@ -128,7 +134,7 @@ def recognized(
 def ends_of(table: Table) -> set[Any]:
     """Return the columns that most likely hold the labels of the two sides of an answer."""
     sheet = Sheet(table)
-    return {end for pair in label_pairs(sheet) for end in (pair.first, pair.second)}
+    return {end for pair in label_pairs(sheet) for end in pair[:2]}
 
 
 def _readings(sheet: Sheet) -> list[Reading]:
@@ -180,14 +186,6 @@ def _option(sheet: Sheet, columns: Mapping[str, Any]) -> str:
     return column_option(names)
 
 
-def _way(sheet: Sheet, reading: Reading) -> str:
-    """Describe a reading, and say what chooses it, where that was tried and reads the same."""
-    columns = reading.columns
-    if columns and _works(sheet, columns, reading.table()):
-        return f"{reading.description}: {_option(sheet, columns)}"
-    return reading.description
-
-
 def _remedy(sheet: Sheet) -> str:
     """Say why a table that looks like answers cannot be read, and what would make it so."""
     table, roles = sheet.table, sheet.named & _ROLES
@@ -218,7 +216,11 @@ def _remedy(sheet: Sheet) -> str:
                 for columns, text in clauses
             )
     scored = _readings(replace(sheet, better="high"))
-    if len(scored) == 1 and any(sheet.is_named(name, EVENTS) for name in sheet.columns):
+    marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
+    marked: Any = map(Counter, sheet.rows(marks))
+    once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
+    events = any(sheet.is_named(name, EVENTS) for name in sheet.columns)
+    if len(scored) == 1 and (events or once):
         return (
             f": the table may be {scored[0].description.replace(_HIGH, '')}; say "
             "better='low' (--better low) if the lowest is the best, or better='high' (--better "
@@ -226,23 +228,14 @@ def _remedy(sheet: Sheet) -> str:
         )
     if points := _points(sheet):
         return points
-    marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
-    marked: Any = map(Counter, sheet.rows(marks))
-    once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
-    if once and _readings(replace(sheet, better="high")):
-        return (
-            f": each row has 1 and -1 once, in {listed(marks)}; if these are the best and the "
-            "worst, say better='high' (--better high), and leave the cells of items that were not "
-            "shown blank"
-        )
     ours = {*sheet.columns} & {name for form in FORMS for name in form.columns}
     if ours - {"result"}:
         return _alone(sheet) if ours <= terms("item, choice, chosen, result") else ""
-    remedy = _crossed(sheet) or _unnamed(sheet) or _alone(sheet)
-    return remedy or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    nothing = f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    return _crossed(sheet) or _unnamed(sheet) or _alone(sheet) or nothing
 
 
-def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
+def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
     """Yield names of columns by which a table may be read, each with what it would mean.
 
     A cell that cannot be read is without such names.
@@ -275,7 +268,7 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             columns = {"first": first, "second": second, name: column}
             what = f"{sides}; if {column!r} says "
             if (middle := middle_of(sheet.cells(column))) is not None:
-                what += f"how strongly one is preferred, and numbers above {middle} are for {first!r}"
+                what += f"how strongly one is preferred, and above {middle} it is {first!r}"
                 turned = {**columns, "first": second, "second": first}
                 yield [(columns, what), (turned, "and else")]
             else:
@@ -285,13 +278,15 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             unread = min((np.isposinf(codes) for _, codes in ways), key=np.sum)
             row, cells = int(unread.argmax()), sorted({*sheet.cells(column)[unread]})
             rest = replace(sheet, table=sheet.table.take(np.flatnonzero(~unread)))
-            called = sheet.table.called(column)
-            line = f": table.drop(table.index[table[{called!r}].isin({cells})])"
+            line = ""
+            if not is_numeric(cells) and not unread.all() and len(_readings(rest)) == 1:
+                called = sheet.table.called(column)
+                line = f": table.drop(table.index[table[{called!r}].isin({cells})])"
             what = (
                 f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
                 f"{sheet.cells(column)[row]!r} cannot be read as the other cells can, as labels, "
-                "words for sides and ties, or results like 2:1; correct the cell, or drop the row"
-                + line * (not is_numeric(cells) and not unread.all() and len(_readings(rest)) == 1)
+                "words for sides and ties, or results like 2:1; correct the cell, or drop the "
+                f"row{line}"
             )
             yield [({}, what)]
         if share_labels(sheet, pair):
@@ -369,11 +364,13 @@ def _crossed(sheet: Sheet) -> str:
             f"{melt}var_name='loser', value_name='count').rename(columns={{{name!r}: 'winner'}})"
             ".query('count > 0') is for cells that count how often the row won"
         )
-    square = sheet.rows(items)[[[*sheet.cells(label)].index(item) for item in items]]
-    turned = [_TURNED.get(cell, re.sub(r"(\d+)(\D)(\d+)", r"\3\2\1", cell)) for cell in square.flat]
+    results = dict(zip(product(sheet.cells(label), items), cells, strict=True))
     # Each game is in two cells where these mirror one another.
-    apart = ~np.eye(len(items), dtype=bool)
-    mirrored = np.array_equal(square.T[apart], np.reshape(turned, square.shape)[apart])
+    mirrored = all(
+        results.get((second, first)) == _TURNED.get(cell, _SCORE.sub(r"\3\2\1", cell))
+        for (first, second), cell in results.items()
+        if first != second
+    )
     kept = "<" if mirrored else "!="
     return (
         f"{melt}var_name='second', value_name='result').rename(columns={{{name!r}: 'first'}})"
@@ -407,19 +404,20 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
     lists = read.frame["list"] if "list" in columns else read.frame.index
     for column in columns:
         name = called(column)
-        uses = {
-            "rater": "rater" not in columns
+        if (
+            "rater" not in columns
             and sheet.is_named(column, RATERS)
             and (read.frame[column].groupby(lists).nunique() == 1).all()
-            and not read.blank(column).any(),
-            "count": "count" not in columns
+            and not read.blank(column).any()
+        ):
+            yield f"{name!r} may say who answered: {column_option({'rater': name})} uses it"
+        if (
+            "count" not in columns
             and " ".join(sheet.words(column)) in COUNTS
             and {*(cells := sheet.cells(column))} != {"1"}
-            and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells),
-        }
-        for use, what in (("rater", "say who answered"), ("count", "count equal answers")):
-            if uses[use]:
-                yield f"{name!r} may {what}: {column_option({use: name})} uses it"
+            and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells)
+        ):
+            yield f"{name!r} may count equal answers: {column_option({'count': name})} uses it"
         if "neutral" in sheet.words(column) and "home" in columns:
             yield f"{name!r} is not used; leave 'home' blank where neither side is at home"
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():

@@ -384,8 +384,9 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
     header, *rows = cells.to_numpy(dtype=object).tolist() or [[]]
     names = ["" if cell is None else str(cell).strip() for cell in header]
     _check_header(file, names, max_columns)
-    notes = (f"the sheet {sheet!r} was read, and {listed(rest)} was not",) if rest else ()
-    return Piece(_typed(rows, names), lines[1:], notes=notes)
+    notes = [f"the sheet {sheet!r} was read, and {listed(rest)} was not"] * bool(rest)
+    notes += [f"the header is in row {lines[0]} of the sheet"] * bool(titled.argmax())
+    return Piece(_typed(rows, names), lines[1:], notes=tuple(notes))
 
 
 def _read_parquet(
