@@ -266,14 +266,14 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
             if rank and rest in PLACED:
                 columns_of.setdefault(rest, {})[rank] = column
     for columns in columns_of.values():
-        ordered = [columns[rank] for rank in sorted(columns)]
+        names = {f"place_{rank}": column for rank, column in sorted(columns.items())}
+        ordered = [*names.values()]
         sets = [{*sheet.cells(column)} - {""} for column in ordered]
         sets = [{cell for cell in cells if cell.lower() not in NO_ITEM} for cells in sets]
         consecutive = sorted(columns) == [*range(1, len(columns) + 1)]
         shared = sets[0] & set().union(*sets[1:])
         if len(ordered) > 2 and consecutive and shared:
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
-            names = {f"place_{rank}": column for rank, column in sorted(columns.items())}
             yield Reading(what, partial(_melted, sheet, ordered, "place"), names)
 
 

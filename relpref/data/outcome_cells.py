@@ -63,8 +63,8 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     texts = np.array([_WON_BY.sub("", cell) for cell in distinct], dtype=object)
     each, parts = texts[at], {*sheet.words(column)}
     labels = {plain(label) for end in pair[:2] for label in {*sheet.cells(end)}}
-    plainly = map(plain, texts)
-    cells, strengths = zip(*(_side_and_strength(cell, labels) for cell in plainly), strict=True)
+    parted = (_side_and_strength(plain(text), labels) for text in texts)
+    cells, strengths = zip(*parted, strict=True)
     common = np.array([common_code(cell, labels, TIES | UNSURE) for cell in cells])
     by_result, named = {"result": column}, sheet.named & {"winner", "result"}
     turned = by_result | {"first": pair.second, "second": pair.first}

@@ -302,13 +302,13 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
         answer = f"{reading.columns['best']!r} may be the right answer of a quiz"
         what = f": most labels are in one row alone, so {answer}; if it is what someone preferred"
         yield [(reading.columns, what)]
-    for column in sheet.columns:
-        if {*sheet.words(column)} & OUTCOMES:
-            what = f": if {column!r} says who was preferred (0 and false are no tie)"
-            yield [({"result": column}, what)]
-    for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
-        parts = sheet.words(outcome)
-        if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
+    named = [name for name in sheet.columns if {*sheet.words(name)} & OUTCOMES]
+    for column in named:
+        what = f": if {column!r} says who was preferred (0 and false are no tie)"
+        yield [({"result": column}, what)]
+    two = permutations(sheet.columns[:_MOST_LOOKED_AT], 2)
+    for (first, second), outcome in product(two, named):
+        if outcome in (first, second) or not DOUBTFUL.isdisjoint(sheet.words(outcome)):
             continue
         if all(map(contains, sheet.rows((first, second)), sheet.cells(outcome))):
             what = f": every {outcome} is in {first!r} or {second!r}; say that these were compared"

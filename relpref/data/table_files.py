@@ -385,7 +385,7 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
     names = ["" if cell is None else str(cell).strip() for cell in header]
     _check_header(file, names, max_columns)
     notes = [f"the sheet {sheet!r} was read, and {listed(rest)} was not"] * bool(rest)
-    notes += [f"the header is in row {lines[0]} of the sheet"] * bool(titled.argmax())
+    notes += [f"the header is in row {row} of the sheet" for row in lines[:1] if row > 1]
     return Piece(_typed(rows, names), lines[1:], notes=tuple(notes))
 
 
