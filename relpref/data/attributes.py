@@ -341,12 +341,8 @@ def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str
     if len(unknown) <= (sum(attribute.startswith(f"{name}=") for attribute in names) == 1):
         return []
     what = "is a category" if len(unknown) == 1 else "are categories"
-    return [
-        (
-            f"{listed(unknown)} {what} of {name!r} that no known item has: read as none of the "
-            "known ones"
-        )
-    ]
+    note = f"{listed(unknown)} {what} of {name!r} that no known item has: read as none of the known"
+    return [f"{note} ones"]
 
 
 def linked(values: Array, labels: Sequence[Any]) -> pd.DataFrame | None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Mask, counted, listed
+from relpref.data.arrays import counted, listed
 from relpref.data.outcome_cells import (
     VOIDED,
     Codes,
@@ -67,7 +67,7 @@ from relpref.data.sides import (
 from relpref.data.tables import Table
 from relpref.errors import DataError
 
-_TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
+_TRUTHS = dict.fromkeys(FALSE, "0") | dict.fromkeys(TRUE, "1")
 _SCORES = ("first_score", "second_score")
 _TIE_OR_VOID = (
     " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
@@ -318,13 +318,12 @@ def _read(
                 yield Outcome(described, codes, (column,), names)
 
 
-def _swaps(sheet: Sheet) -> Iterator[tuple[Any, Mask]]:
+def _swaps(sheet: Sheet) -> Iterator[tuple[Any, Any]]:
     """Yield columns that tell in which rows the two sides were exchanged, if any."""
     for column in sheet.columns:
-        if column == "swapped" or {*sheet.words(column)} & SWAPPED:
-            truths = sheet.truths(column)
-            if truths is not None and truths.any():
-                yield column, truths
+        named = column == "swapped" or {*sheet.words(column)} & SWAPPED
+        if named and np.any(truths := sheet.truths(column)):
+            yield column, truths
 
 
 def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
@@ -450,7 +449,7 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         if column in used or {*sheet.words(column)} & BESIDE_LOSER:
             cells = sheet.cells(column)[rows]
             if cut_short := [*filter(_CUT_SHORT, cells)]:
-                what = f"counted, though by {column!r} not played to the end"
+                what = f"counted, though not played to the end by {sheet.table.called(column)!r}"
                 notes.append(cells_note(what, cut_short))
     read = table.without(used).take(rows)
     return replace(_with_winners(read, pair, codes[rows]), notes=(*read.notes, *notes))

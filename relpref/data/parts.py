@@ -58,9 +58,9 @@ def neighborhood(data: PreferenceData, number: int) -> PreferenceData:
     They are those that edges of relations, or comparisons if there are none, reach first from the
     item with the most answers.
     """
-    pairs = [(data.winner, data.loser)]
-    start = np.argmax(np.bincount(np.concatenate(pairs[0]), minlength=data.num_items))
-    near, _ = breadth_first_order(data._joined(data._edges() or pairs), start, directed=False)
+    pairs = data.winner, data.loser
+    start = np.argmax(np.bincount(np.concatenate(pairs), minlength=data.num_items))
+    near, _ = breadth_first_order(data._joined(data._edges() or [pairs]), start, directed=False)
     some, _ = induced(data, np.sort(near[:number]))
     graphs = {
         name: replace(graph, counts_cliques=data.relations[name].counts_cliques)

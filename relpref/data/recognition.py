@@ -219,12 +219,10 @@ def _remedy(sheet: Sheet) -> str:
     marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
     marked: Any = map(Counter, sheet.rows(marks))
     once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
-    events = any(sheet.is_named(name, EVENTS) for name in sheet.columns)
-    if len(scored) == 1 and (events or once):
+    if len(scored) == 1 and (once or any(sheet.is_named(name, EVENTS) for name in sheet.columns)):
         return (
-            f": the table may be {scored[0].description.replace(_HIGH, '')}; say "
-            "better='low' (--better low) if the lowest is the best, or better='high' (--better "
-            "high)"
+            f": the table may be {scored[0].description.replace(_HIGH, '')}; say better='low' "
+            "(--better low) if the lowest is the best, or better='high' (--better high)"
         )
     if points := _points(sheet):
         return points
@@ -302,14 +300,16 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
         answer = f"{reading.columns['best']!r} may be the right answer of a quiz"
         what = f": most labels are in one row alone, so {answer}; if it is what someone preferred"
         yield [(reading.columns, what)]
-    named = [name for name in sheet.columns if {*sheet.words(name)} & OUTCOMES]
+    named = [
+        name
+        for name in sheet.columns
+        if {*sheet.words(name)} & OUTCOMES and DOUBTFUL.isdisjoint(sheet.words(name))
+    ]
     for column in named:
         what = f": if {column!r} says who was preferred (0 and false are no tie)"
         yield [({"result": column}, what)]
     two = permutations(sheet.columns[:_MOST_LOOKED_AT], 2)
     for (first, second), outcome in product(two, named):
-        if outcome in (first, second) or not DOUBTFUL.isdisjoint(sheet.words(outcome)):
-            continue
         if all(map(contains, sheet.rows((first, second)), sheet.cells(outcome))):
             what = f": every {outcome} is in {first!r} or {second!r}; say that these were compared"
             yield [({"first": first, "second": second, "winner": outcome}, what)]
@@ -371,10 +371,9 @@ def _crossed(sheet: Sheet) -> str:
         for (first, second), cell in results.items()
         if first != second
     )
-    kept = "<" if mirrored else "!="
     return (
         f"{melt}var_name='second', value_name='result').rename(columns={{{name!r}: 'first'}})"
-        f".query('first {kept} second').dropna() is for cells that say who won"
+        f".query('first {'<' if mirrored else '!='} second').dropna() is for cells that say who won"
     )
 
 

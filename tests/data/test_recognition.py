@@ -511,6 +511,30 @@ def test_how_to_unfold_a_table_of_items_by_items_is_said(
     assert call and read(eval(call[0], {"table": pd.read_csv(file)})) == parsed(answers)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("White,Black,Result\na,b,1-0\nb,c,1-0F\nc,a,0-1", "'Result': 1 row (1-0F)"),
+        (
+            "Winner,Loser,Score\na,b,6-4 6-3\nb,c,6-3 2-1 RET\nc,a,W/O",
+            "'Score': 1 row (6-3 2-1 RET)",
+        ),
+        ("p1,p2,winner,score\na,b,a,3-0 ff\nb,c,c,w/o\nc,a,c,3-1", "'score': 2 rows (3-0 ff, w/o)"),
+    ],
+)
+def test_results_that_were_not_played_to_the_end_are_noted(text: str, said: str) -> None:
+    notes = PreferenceData.from_tables(answers=frame(text, typed=True)).notes
+    assert f"answers: counted, though not played to the end by {said}" in notes
+
+
+def test_a_column_that_was_named_stays_in_the_suggestion() -> None:
+    table = frame("Event,White,Black\nx,Ann,Bo\ny,Bo,Cy\nz,Cy,Ann", typed=True)
+    with pytest.raises(DataError) as caught:
+        read(table, columns={"winner": "White"})
+    call = ast.literal_eval(next(SPOKEN(str(caught.value)))[1])
+    assert call == {"winner": "White", "loser": "Black"} and read(table, columns=call)
+
+
 def test_columns_of_the_same_name_in_a_file_are_told_apart_by_their_number(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("Visitor,G,Home,G\na,2,b,1\nb,0,c,0\nc,1,a,3\n")
