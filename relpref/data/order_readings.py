@@ -30,6 +30,7 @@ from relpref.data.readings import (
     PLACED,
     PLACES,
     RANKS,
+    RATERS,
     SCORES,
     TRUE,
     WORST,
@@ -435,8 +436,8 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
 def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
     """Read the best and the worst of the items that were shown.
 
-    Where most labels are in one row alone, an answer may be the right one of a quiz. Such choices
-    are read if asked, or where the user names the best.
+    Where most labels are in one row alone, or no column says who answered, the answer may be the
+    right one of a quiz. Such choices are read if asked, or where the user names the best.
     """
     names = {
         name: words(name) if name in sheet.named else sheet.words(name) for name in sheet.columns
@@ -452,9 +453,6 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
             continue
         ends = best + worst
         if not worst:  # choices of one
-            again = pd.Series(sheet.rows(columns).ravel()).duplicated(keep=False)
-            if not best and again.mean() <= 0.5 and not quizzes:
-                continue
             words_of = {name: {*sheet.words(name)} for name in best or names}
             ends = [
                 name
@@ -462,6 +460,11 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
                 if (best or (parts & OUTCOMES and parts <= OUTCOMES | BESIDE))
                 and _picked(sheet, name, columns).any(axis=1).mean() > 0.5
             ]
+            again = pd.Series(sheet.rows(columns).ravel()).duplicated(keep=False).mean() > 0.5
+            if any({*sheet.words(name)} & {"answer", "antwort"} for name in ends):
+                again &= any(sheet.is_named(name, RATERS) for name in names)
+            if not (best or again or quizzes):
+                continue
         if len(worst) < 2 and len(ends) == 1 + len(worst):
             shown = {f"item_{number}": column for number, column in enumerate(columns, 1)}
             called = dict(zip(("best", "worst"), ends, strict=False))

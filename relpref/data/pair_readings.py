@@ -133,8 +133,6 @@ def versus(sheet: Sheet) -> Iterator[Reading]:
             first, second = zip(*sides, strict=True)
             if {*first} & {*second}:
                 ends = ("visitor", "home") if all(_AT in cell for cell in cells) else PAIR
-                # The user may say by the name of the column which side is before the other.
-                ends = {"first": PAIR, "second": PAIR[::-1]}.get(column, ends)
                 where, rest = repr(sheet.table.called(column)), sheet.table.without([column])
                 yield from _parted(sheet, rest, where, sides, ends, [column])
 
@@ -169,7 +167,10 @@ def _parted(
     first, second = map(list, zip(*sides, strict=True))
     if {*PAIR, *ends} & {*table.frame.columns} or is_numeric(first + second):
         return
-    read = table.assign(**dict(zip(ends, (first, second), strict=True)))
+    # The user may say by the name of the column which side is before the other.
+    names = {("first",): PAIR, ("second",): PAIR[::-1]}.get(tuple(parted), ends)
+    read = table.assign(**dict(zip(names, (first, second), strict=True)))
+    read = replace(read, given={**read.given, **dict(zip(names, ends, strict=True))})
     for reading in pairs(replace(sheet, table=read)):
         columns = {ours: name for ours, name in reading.columns.items() if ours not in PAIR}
         columns |= {PAIR[ends[0] != reading.columns.get("first")]: column for column in parted}
@@ -409,7 +410,7 @@ def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
         elif pair.decided and parts & BESIDE_LOSER and column not in pair[:2] and not numbers:
             texts = [*map(plain, cells)]
             said = np.minimum([*map(common_code, texts)], np.abs(margins(texts)))
-            if (said <= 0).any():
+            if (said <= 0).any() or any(map(_CUT_SHORT, cells)):
                 yield column, said
 
 

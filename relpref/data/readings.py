@@ -115,8 +115,7 @@ OUTCOMES = terms(
     vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response, pick, picked,
     selected, selection, decision, judgment, judgement, score, wl, prefer, preferido, preferida,
     preferita, preferito, prefere, besser, mejor, choix, wahl, labels, prefers, press, keypress,
-    eleccion, scelta, satze, sets, endstand, erg, winning, placar, marcador, punteggio, uitslag,
-    wynik
+    eleccion, scelta, satze, endstand, erg, winning, placar, marcador, punteggio, uitslag, wynik
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
@@ -159,7 +158,7 @@ TIES = TIE_NAMES | terms(
 )
 # Names of columns whose words for a tie count beside winner and loser.
 BESIDE_LOSER = terms(
-    "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict, comment"
+    "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict"
 )
 BOTH_BAD = terms(
     """
@@ -306,8 +305,11 @@ NOT_ITEMS = NUMBERS - {"name"} | terms(
     altitude, elevation
     """
 )
-# Words in names of columns of differences of goals, which are above 0 for the side that won.
-MARGINS = terms("margin, difference, diff, differenz, diferencia, ecart, differenza, differential")
+# Words in names of columns of differences of goals, which are above 0 for the side that won, and of
+# scores that may say something else, too, such as how many sets there were.
+MARGINS = terms(
+    "margin, difference, diff, differenz, diferencia, ecart, differenza, differential, sets"
+)
 # Words for the side that may have an advantage, by how an answer says so.
 ADVANTAGE = {
     "home": terms("home, heim, host, local, casa, domicile, mandante"),

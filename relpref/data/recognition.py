@@ -5,7 +5,6 @@ two forms is refused with both, and so is one with columns that look like answer
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
@@ -216,10 +215,8 @@ def _remedy(sheet: Sheet) -> str:
                 for columns, text in clauses
             )
     scored = _readings(replace(sheet, better="high"))
-    marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
-    marked: Any = map(Counter, sheet.rows(marks))
-    once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
-    if len(scored) == 1 and (once or any(sheet.is_named(name, EVENTS) for name in sheet.columns)):
+    graded = (sheet.rows(sheet.columns) == "-1").any()
+    if len(scored) == 1 and (graded or any(sheet.is_named(c, EVENTS) for c in sheet.columns)):
         return (
             f": the table may be {scored[0].description.replace(_HIGH, '')}; say better='low' "
             "(--better low) if the lowest is the best, or better='high' (--better high)"
@@ -297,9 +294,8 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
                 yield [(always, f"{sides}, or, if it is always {first!r}")]
             yield [({}, sides)]
     for reading in best_and_worst(sheet, quizzes=True):
-        answer = f"{reading.columns['best']!r} may be the right answer of a quiz"
-        what = f": most labels are in one row alone, so {answer}; if it is what someone preferred"
-        yield [(reading.columns, what)]
+        what = f": {reading.columns['best']!r} may be the right answer of a quiz"
+        yield [(reading.columns, f"{what}; if it is what someone preferred")]
     named = [
         name
         for name in sheet.columns
@@ -357,8 +353,10 @@ def _crossed(sheet: Sheet) -> str:
     if len(items) < max(2, len({*sheet.cells(label)})):
         return ""
     name, cells = label or "Unnamed: 0", sheet.rows(items).ravel()
-    of_items = "" if items == others else f"{items!r}, "
-    melt = f": {label!r} and other columns name the same items; table.melt({name!r}, {of_items}"
+    melt = (
+        f": {label!r} and other columns name the same items; table.melt({name!r}, "
+        f"{'' if items == others else f'{items!r}, '}"
+    )
     if is_numeric(cells) and "0.5" not in cells:
         return (
             f"{melt}var_name='loser', value_name='count').rename(columns={{{name!r}: 'winner'}})"

@@ -363,6 +363,8 @@ MATCHES = "home,away,result,best_player\na,b,H,b\nb,c,A,b\nc,a,D,a"
             {"first_score": "goals1", "second_score": "goals2"},
             "a>b; b>a",
         ),
+        ("game,home_win\na @ b,1\nb @ a,0", {"first": "game", "result": "home_win"}, "b>a*2"),
+        ("game,score\na @ b,1-0\nb @ a,0-2", {"second": "game"}, "b>a*2"),
         ("who,boat,R1,R2,R3\nx,a,1,2,1\ny,b,2,1,2\nz,c,3,3,3", {"item": "boat"}, "a>b>c*2; b>a>c"),
     ],
 )
@@ -519,6 +521,7 @@ def test_how_to_unfold_a_table_of_items_by_items_is_said(
             "Winner,Loser,Score\na,b,6-4 6-3\nb,c,6-3 2-1 RET\nc,a,W/O",
             "'Score': 1 row (6-3 2-1 RET)",
         ),
+        ("Winner,Loser,Score\na,b,3-0\nb,c,2-0 ret.", "'Score': 1 row (2-0 ret.)"),
         ("p1,p2,winner,score\na,b,a,3-0 ff\nb,c,c,w/o\nc,a,c,3-1", "'score': 2 rows (3-0 ff, w/o)"),
     ],
 )
