@@ -215,8 +215,8 @@ def _remedy(sheet: Sheet) -> str:
                 for columns, text in clauses
             )
     scored = _readings(replace(sheet, better="high"))
-    graded = (sheet.rows(sheet.columns) == "-1").any()
-    if len(scored) == 1 and (graded or any(sheet.is_named(c, EVENTS) for c in sheet.columns)):
+    ranked = (sheet.is_named(c, EVENTS) or "-1" in sheet.cells(c) for c in sheet.columns)
+    if len(scored) == 1 and any(ranked):
         return (
             f": the table may be {scored[0].description.replace(_HIGH, '')}; say better='low' "
             "(--better low) if the lowest is the best, or better='high' (--better high)"
