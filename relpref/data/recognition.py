@@ -215,8 +215,9 @@ def _remedy(sheet: Sheet) -> str:
                 for columns, text in clauses
             )
     scored = _readings(replace(sheet, better="high"))
-    ranked = (sheet.is_named(c, EVENTS) or "-1" in sheet.cells(c) for c in sheet.columns)
-    if len(scored) == 1 and any(ranked):
+    if len(scored) == 1 and any(
+        sheet.is_named(name, EVENTS) or "-1" in sheet.cells(name) for name in sheet.columns
+    ):
         return (
             f": the table may be {scored[0].description.replace(_HIGH, '')}; say better='low' "
             "(--better low) if the lowest is the best, or better='high' (--better high)"
