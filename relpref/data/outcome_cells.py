@@ -180,9 +180,9 @@ def margins(cells: Iterable[str]) -> Codes:
 
 def middle_of(cells: Collection[str]) -> int | None:
     """Return the middle of a scale of preference: 0 of -3 to 3, 4 of 1 to 7; None for no scale."""
-    grades = [int(cell) for cell in cells if _is_grade(cell)]
-    low, high = min(grades, default=0), max(grades, default=0)
-    return 0 if low < 0 else (1 + high) // 2 if low and high > 3 and high % 2 else None
+    grades = {int(cell) for cell in cells if _is_grade(cell)} or {0}
+    low, high = min(grades), max(grades)
+    return 0 if low < 0 else (1 + high) // 2 if low == 1 and high in (5, 7, 9) else None
 
 
 def _in_sets(text: str) -> str:

@@ -238,7 +238,9 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
     """
     likely, again, at = label_pairs(sheet), [*repeated(sheet)], sheet.columns.index
     numbers = [pair for pair in side_pairs(sheet, SIDES, sheet.columns) if pair.numeric]
-    goals: list[Any] = [pair for pair in again + numbers if pair.rest <= GOALS | SCORES]
+    goals: list[Any] = [
+        pair for pair in again + numbers if pair.rest <= GOALS | {"rating", "ratings"}
+    ]
     again = [pair for pair in again if share_labels(sheet, pair) and not pair.numeric]
     for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
         # The first of two columns of the same name is most likely of the side that is first.
@@ -275,9 +277,10 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
             row, cells = int(unread.argmax()), sorted({*sheet.cells(column)[unread]})
             rest = replace(sheet, table=sheet.table.take(np.flatnonzero(~unread)))
             line = ""
-            if not is_numeric(cells) and not unread.all() and len(_readings(rest)) == 1:
-                called = sheet.table.called(column)
-                line = f": table.drop(table.index[table[{called!r}].isin({cells})])"
+            # If there are many such cells, they may be the wins of a side.
+            if not is_numeric(cells) and unread.mean() <= 0.1 and len(_readings(rest)) == 1:
+                line = f"table[{sheet.table.called(column)!r}].isin({cells})"
+                line = f": table.drop(table.index[{line}])"
             what = (
                 f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
                 f"{sheet.cells(column)[row]!r} cannot be read as the other cells can, as labels, "
