@@ -88,7 +88,6 @@ _NAMES = (
     "first,second,first_score,second_score",
     "winner,loser",
 )
-_SCORE = re.compile(r"(\d+)(\D)(\d+)")
 _TURNED = {"1": "0", "0": "1", "+": "-", "-": "+", "0.5": "0.5"}  # results of the other side
 _COMPARED = ["winner", "tie", "list", "item", "place"]
 
@@ -154,8 +153,8 @@ def _is_ours(sheet: Sheet) -> bool:
         return False
     cells = sheet.cells(outcome)
     if outcome in _PLAIN:
-        plain = re.compile(_PLAIN[outcome]).fullmatch
-        ours = outcome not in sheet.named and all(map(plain, {*cells}))
+        ours = outcome not in sheet.named
+        ours &= all(re.fullmatch(_PLAIN[outcome], cell) for cell in {*cells})
     elif outcome == "winner":
         ours = all(map(contains, (("", *row) for row in sheet.rows(ends)), cells))
     else:
@@ -353,25 +352,30 @@ def _alone(sheet: Sheet) -> str:
 def _crossed(sheet: Sheet) -> str:
     """Say how to unfold a table with a row and a column for each item."""
     label, *others = sheet.columns
-    items = [name for name in others if name in sheet.cells(label)]
-    if len(items) < max(2, len({*sheet.cells(label)})):
+    labels, name = sheet.cells(label), label or "Unnamed: 0"
+    items = [name for name in others if name in labels]
+    if len(items) < max(2, len({*labels})):
         return ""
-    name, cells = label or "Unnamed: 0", sheet.rows(items).ravel()
+    results = {
+        (row, item): cell
+        for row, cells in zip(labels, sheet.rows(items), strict=True)
+        for item, cell in zip(items, cells, strict=True)
+        if row != item
+    }
     melt = (
         f": {label!r} and other columns name the same items; table.melt({name!r}, "
         f"{'' if items == others else f'{items!r}, '}"
     )
-    if is_numeric(cells) and "0.5" not in cells:
+    if is_numeric(results.values()) and "0.5" not in results.values():
         return (
             f"{melt}var_name='loser', value_name='count').rename(columns={{{name!r}: 'winner'}})"
-            ".query('count > 0') is for cells that count how often the row won"
+            ".query('winner != loser').astype({'count': float}).query('count > 0') is for cells "
+            "that count how often the row won"
         )
-    results = dict(zip(product(sheet.cells(label), items), cells, strict=True))
     # Each game is in two cells where these mirror one another.
     mirrored = all(
-        results.get((second, first)) == _TURNED.get(cell, _SCORE.sub(r"\3\2\1", cell))
-        for (first, second), cell in results.items()
-        if first != second
+        results.get(pair[::-1]) == _TURNED.get(cell, re.sub(r"(\d+)(\D)(\d+)", r"\3\2\1", cell))
+        for pair, cell in results.items()
     )
     return (
         f"{melt}var_name='second', value_name='result').rename(columns={{{name!r}: 'first'}})"

@@ -498,6 +498,7 @@ def test_an_item_that_is_twice_in_an_order_is_named_by_its_line(tmp_path: Path) 
         (",a,b,c\na,0,3,1\nb,2,0,0\nc,0,1,0", "a>b*3; b>a*2; a>c; c>b"),
         ("team,a,b,c,sum\na,,3,1,4\nb,2,,0,2\nc,0,1,,1", "a>b*3; b>a*2; a>c; c>b"),
         ("Player,a,b,c\na,X,1,½\nb,0,X,1\nc,½,0,X", "a>b; a=c; b>c"),
+        (",a,b,c\na,-,3,1\nb,2,-,0\nc,0,1,-", "a>b*3; b>a*2; a>c; c>b"),
         (",a,b,c\na,,1,0.5\nb,0,,1\nc,0.5,0,", "a>b; a=c; b>c"),
         ("Heim,a,b,c\na,,3:1,1:1\nb,2:0,,4:0\nc,0:3,1:0,", "a>b; a=c; b>a; b>c; a>c; c>b"),
     ],
