@@ -18,12 +18,12 @@ from relpref.data.arrays import (
     read_only,
     shown,
 )
-from relpref.data.labels import Place, is_missing
+from relpref.data.labels import Place
 from relpref.data.tables import (
-    MISSING,
     TRUTH,
     from_cells,
     from_text,
+    is_blank,
     number,
     numbers,
 )
@@ -108,7 +108,7 @@ def read_column(
         codes = column.cat.codes.to_numpy(np.float64)
         return Column("number", np.where(codes < 0, np.nan, codes))
     cells = column.tolist()
-    missing = np.array([_is_blank(cell, text) for cell in cells], dtype=bool)
+    missing = np.array([is_blank(cell, text) for cell in cells], dtype=bool)
     rows = np.flatnonzero(~missing)
     stated = [cells[row] for row in rows]
     if not stated:
@@ -154,10 +154,6 @@ def read_column(
         finite = column.iloc[rows].infer_objects()
         values = numbers(finite, name, lambda at: where(int(rows[at])), text=False, remedy=remedy)
     return spread(values)
-
-
-def _is_blank(cell: Any, text: bool) -> bool:
-    return cell.strip() in MISSING if text and isinstance(cell, str) else is_missing(cell)
 
 
 def _years(cells: Sequence[Any], place: str) -> Floats | None:
@@ -345,13 +341,8 @@ def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str
     if len(unknown) <= (sum(attribute.startswith(f"{name}=") for attribute in names) == 1):
         return []
     what = "is a category" if len(unknown) == 1 else "are categories"
-    return [
-        (
-            f"{listed(unknown)} {what} of {name!r} that no known item has: read as none of the "
-            "known "
-            "ones"
-        )
-    ]
+    note = f"{listed(unknown)} {what} of {name!r} that no known item has: read as none of the known"
+    return [f"{note} ones"]
 
 
 def linked(values: Array, labels: Sequence[Any]) -> pd.DataFrame | None:

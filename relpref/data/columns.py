@@ -69,9 +69,6 @@ class Rows:
         return np.where(blank, 0, np.where(named == self.first, 1, -1))
 
 
-Reader = Callable[[Rows], Any]
-
-
 @dataclass(frozen=True)
 class Column:
     """A column of the schema.
@@ -103,7 +100,7 @@ class Column:
 
     name: str
     dtype: type
-    read: Reader | None = None
+    read: Callable[[Rows], Any] | None = None
     beside: tuple[str, ...] | None = None
     labels: str = ""
     absent: float | None = None
@@ -130,17 +127,6 @@ class Column:
     def alone(self) -> Any:
         """Cell of an answer that lacks the column: None for a blank cell, or a value."""
         return None if self.absent == self.blank else self.absent
-
-
-def numbers(name: str, fits: Callable[[Any], Any], reason: str, remedy: str) -> Reader:
-    """Return a reader of the column ``name`` that refuses numbers for which ``fits`` is false."""
-
-    def read(rows: Rows) -> NDArray[np.float64]:
-        values = rows.table.numbers(name, remedy)
-        rows.table.refuse(name, ~fits(values), f" {reason}; {remedy}")
-        return values
-
-    return read
 
 
 def labeled(rows: Rows, name: str, attribute: str) -> Positions | None:
@@ -225,17 +211,13 @@ def _shown_first(rows: Rows) -> NDArray[np.int64]:
 
 
 def _weights(rows: Rows) -> NDArray[np.float64] | None:
-    values = _positive(rows)
+    remedy = (
+        "write for how much the answer counts, a number above 0; drop the row if it is not to count"
+    )
+    values = rows.table.numbers("weight", remedy)
+    rows.table.refuse("weight", values <= 0, f" is no weight; {remedy}")
     # Weights that are all 1 change nothing.
     return values if np.any(values != 1) else None
-
-
-_positive = numbers(
-    "weight",
-    lambda values: values > 0,
-    "is no weight",
-    "write for how much the answer counts, a number above 0; drop the row if it is not to count",
-)
 
 
 @dataclass(frozen=True)

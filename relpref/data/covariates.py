@@ -364,11 +364,8 @@ def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
     if is_missing(label):
         return -1
 
-    def where(_: int) -> str:
-        return name
-
     remedy = "name an item of the list"
-    position = int(items.locate(plain_labels([label], where), where, remedy)[0])
+    position = int(items.locate(plain_labels([label], lambda _: name), lambda _: name, remedy)[0])
     if position not in chosen:
         items_there = listed(items.labels[at] for at in chosen)
         raise DataError(

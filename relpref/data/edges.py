@@ -551,7 +551,8 @@ def project(
             graphs[part] = Graph(num_items, *joined, **scale)
         except DataError as error:  # products of extreme weights
             raise DataError(
-                f"relation {name!r}: {_prefix(part, name)}{error}; rescale the weights"
+                f"relation {name!r}: {'' if part == name else f'{part}: '}{error}; rescale the "
+                "weights"
             ) from None
     return graphs
 
@@ -563,7 +564,7 @@ def graph_notes(name: str, edges: EdgeTable, graphs: Graphs) -> Notes:
     for part, graph in graphs.items():
         if max_degree is not None:
             _, left_out = _without_hubs(edges.matrix(part, graph.num_nodes), max_degree)
-            notes += [_prefix(part, name) + note for note in left_out]
+            notes += [note if part == name else f"{part}: {note}" for note in left_out]
         alone = int((graph.degree == 0).sum())
         if alone and not graph.num_edges:
             notes.append(f"no two items share a link, so {part} has no edges and says nothing")
@@ -589,7 +590,3 @@ def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Notes]:
         f"{counted(lost, 'item')} had no other link"
     )
     return kept, (note,)
-
-
-def _prefix(part: str, name: str) -> str:
-    return "" if part == name else f"{part}: "

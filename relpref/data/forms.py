@@ -38,8 +38,8 @@ _WINNER_FORM, _PAIR_FORM = ("winner", "loser"), ("first", "second")
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
 _OF_PAIRS = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ)
 KNOWN = tuple(dict.fromkeys(chain(_OF_PAIRS, *(form.columns for form in FORMS))))
-# Names of the columns of the items that were shown, beside best and worst.
-_SHOWN = re.compile(r"item[ _]?\d+", re.IGNORECASE).fullmatch
+# Names of columns of items, such as those that were shown beside best and worst, and of places.
+_SHOWN = re.compile(r"(item|place)[ _]?\d+", re.IGNORECASE).fullmatch
 
 
 def known_columns(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Undirected weighted graphs over the items, with the spectrum that graph kernels use."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -99,6 +99,8 @@ def maximal_cliques(
     and all their neighbors, because any choice among them would depend on the numbers: a ring of
     equal nodes becomes a clique.
     """
+    from networkx import connected_components, find_cliques, from_dict_of_lists
+
     neighbors: dict[int, set[int]] = {node: set() for node in range(num_nodes)}
     for low, high in zip(source, target, strict=True):
         neighbors[int(low)].add(int(high))
@@ -117,11 +119,12 @@ def maximal_cliques(
             keys[node] = (not looked_at[closed], len(joined), colors[node])
         least = min(keys.values())
         if least[1] == len(neighbors) - 1:  # what is left is a clique
-            node = next(iter(neighbors))
-            later[node] = neighbors[node]
+            later |= neighbors
             break
         ends: set[int] = set()
-        for block in _components({node for node, key in keys.items() if key == least}, neighbors):
+        leaving = {node for node, key in keys.items() if key == least}
+        linked = from_dict_of_lists({node: neighbors[node] & leaving for node in leaving})
+        for block in connected_components(linked):
             together = block.union(*(neighbors[node] for node in block))
             for node in together:
                 neighbors[node] |= together - {node}
@@ -132,16 +135,7 @@ def maximal_cliques(
                     neighbors[other].discard(node)
             ends |= together - block
         changed = ends.union(*(neighbors[node] for node in ends))
-    place = {node: position for position, node in enumerate(later)}
-    # The clique of a node's first later neighbor holds the others too; it is not maximal if it
-    # holds nothing else.
-    inside = set()
-    for joined in later.values():
-        if joined:
-            first = min(joined, key=lambda other: place.get(other, num_nodes))
-            if first in later and len(joined) == len(later[first]) + 1:
-                inside.add(first)
-    return [sorted({node, *joined}) for node, joined in later.items() if node not in inside]
+    return [sorted(clique) for clique in find_cliques(from_dict_of_lists(later))]
 
 
 def _colors(neighbors: Mapping[int, set[int]]) -> dict[int, int]:
@@ -159,19 +153,6 @@ def _colors(neighbors: Mapping[int, set[int]]) -> dict[int, int]:
         if len(places) <= number:
             return colors
         colors, number = {node: places[color] for node, color in refined.items()}, len(places)
-
-
-def _components(nodes: set[int], neighbors: Mapping[int, set[int]]) -> Iterator[set[int]]:
-    """Yield the connected components of the graph among some nodes."""
-    left = set(nodes)
-    while left:
-        block: set[int] = set()
-        reached = {left.pop()}
-        while reached:
-            block |= reached
-            reached = set().union(*(neighbors[node] for node in reached)) & left
-            left -= reached
-        yield block
 
 
 class ScaleReference(NamedTuple):

@@ -138,14 +138,12 @@ def _labels_alone(value: Any, known: Known | None) -> ItemTable:
     ):
         raise DataError(
             f"{_NAME}: expected a DataFrame (index = labels) or a sequence of labels, got "
-            f"{type(value).__name__}; "
-            "pass a list of labels"
+            f"{type(value).__name__}; pass a list of labels"
         )
     if isinstance(value, pd.Series) and not isinstance(value.index, pd.RangeIndex):
         raise DataError(
             f"{_NAME}: a Series with an index may hold attributes or labels; pass "
-            "series.to_frame() if its values "
-            "are an attribute, series.tolist() if they are the labels"
+            "series.to_frame() if its values are an attribute, series.tolist() if they are labels"
         )
     if isinstance(value, np.ndarray) and value.ndim != 1:
         raise DataError(
@@ -219,9 +217,8 @@ def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
     if columns.shape[1] > MAX_ATTRIBUTES:
         raise DataError(
             f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of "
-            f"{MAX_ATTRIBUTES}; "
-            "select columns, or reduce them (for example with a truncated singular value "
-            "decomposition)"
+            f"{MAX_ATTRIBUTES}; select columns, or reduce them (for example with a truncated "
+            "singular value decomposition)"
         )
     place = table.cell(frame.columns[0]) if table.text else table.place
     labels = read_labels(index, place, blanks=blanks)

@@ -14,31 +14,33 @@ import pandas as pd
 from relpref.data.arrays import Positions, counted, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 
-MANY = (
-    1 << 14
-)  # labels looked up among as many, from which on pandas takes half the time of a dictionary
+# Labels looked up among as many, from which on pandas takes half the time of a dictionary.
+MANY = 1 << 14
 
 Place = Callable[[int], str]
 _ALWAYS_FINE = frozenset({str, int, bool})
+
+
+def _characters(codes: str) -> str:
+    """Return the characters of hexadecimal codes, and of ranges of these with their ends."""
+    return "".join(
+        chr(code)
+        for low, _, high in (part.partition("-") for part in codes.split())
+        for code in range(int(low, 16), int(high or low, 16) + 1)
+    )
+
+
 # Characters without a mark: white space, zero-width spaces and joiners of words, and letters
 # without a shape. Joiners of letters, selectors of variants and tags are not among them: they
 # change what they follow.
-_BLANKS = (
-    *(*range(9, 14), *range(28, 33), 0x85, 0xA0, 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
-    *(*range(0x2000, 0x200C), 0x200E, 0x200F, 0x2028, 0x2029, 0x202F, *range(0x205F, 0x2065)),
-    *(*range(0x206A, 0x2070), 0x2800, 0x3000, 0x3164, 0xFEFF, 0xFFA0),
+BLANKS = _characters(
+    """
+    9-D 1C-20 85 A0 AD 61C 115F 1160 1680 180E 2000-200B 200E 200F 2028 2029 202F 205F-2064
+    206A-206F 2800 3000 3164 FEFF FFA0
+    """
 )
-BLANKS = "".join(map(chr, _BLANKS))
-# Marks of category Mn that only change the character before them.
-_SELECTORS = (
-    0x34F,
-    0x17B4,
-    0x17B5,
-    *range(0x180B, 0x1810),
-    *range(0xFE00, 0xFE10),
-    *range(0xE0100, 0xE01F0),
-)
-_MARKLESS = frozenset(BLANKS) | frozenset(map(chr, _SELECTORS))
+# The same, and marks of category Mn that only change the character before them.
+_MARKLESS = {*BLANKS, *_characters("34F 17B4 17B5 180B-180F FE00-FE0F E0100-E01EF")}
 
 
 def joined_places(sizes: Sequence[int], places: Sequence[Place]) -> Place:
@@ -173,10 +175,8 @@ def alike_note(labels: Iterable[Any], what: str) -> tuple[str, ...]:
     show = shown if alike[0][0].lower() == alike[0][1].lower() else ascii
     note = (
         f"{counted(len(alike), what)} {'differs' if len(alike) == 1 else 'differ'} from another "
-        "one in capitals "
-        f"or Unicode form only, such as {' and '.join(map(show, alike[0]))}; they are kept apart: "
-        "rename one "
-        "of the two if they mean the same"
+        f"one in capitals or Unicode form only, such as {' and '.join(map(show, alike[0]))}; they "
+        "are kept apart: rename one of the two if they mean the same"
     )
     return (note,)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats, Integers, counted, listed, refuse_first
+from relpref.data.arrays import Floats, Integers, listed, refuse_first
 from relpref.data.readings import (
     BESIDE,
     BEST,
@@ -30,11 +30,13 @@ from relpref.data.readings import (
     PLACED,
     PLACES,
     RANKS,
+    RATERS,
     SCORES,
     TRUE,
     WORST,
     Reading,
     Sheet,
+    cells_note,
     is_numeric,
     words,
 )
@@ -93,11 +95,7 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
 
 def _with_one_mark(sheet: Sheet) -> Sheet:
     """Join two columns of truths, for the best and the worst, in one of 1, 0 and -1."""
-    truths = {
-        column: np.isin(lower, [*TRUE])
-        for column in sheet.columns
-        if {*(lower := [cell.lower() for cell in sheet.cells(column)])} <= TRUE | FALSE
-    }
+    truths = {name: true for name in sheet.columns if (true := sheet.truths(name)) is not None}
     best, worst = ([name for name in truths if {*sheet.words(name)} & ends] for ends in EXTREMES)
     if len(best) != 1 or len(worst) != 1:
         return sheet
@@ -184,7 +182,9 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
 
 def numbered(cell: str) -> str:
     """Return the number of a place such as T3, 3rd, third or best, and another cell as it is."""
-    number = re.sub(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?$", r"\1", cell)
+    number = re.sub(
+        r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?( (choice|place|wahl|platz))?$", r"\1", cell
+    )
     return str((RANKS | _MARKS).get(cell.lower(), number))
 
 
@@ -251,8 +251,7 @@ def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
     notes = []
     for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
         if rows.any():
-            said = ", ".join(sorted({*cells[rows]}))
-            notes.append(f"{what}: {counted(int(rows.sum()), 'row')} ({said})")
+            notes.append(cells_note(what, cells[rows]))
     read = table.assign(place=values.astype("Int64").array)
     return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
 
@@ -268,29 +267,26 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
             if rank and rest in PLACED:
                 columns_of.setdefault(rest, {})[rank] = column
     for columns in columns_of.values():
-        ordered = [columns[rank] for rank in sorted(columns)]
+        names = {f"place_{rank}": column for rank, column in sorted(columns.items())}
+        ordered = [*names.values()]
         sets = [{*sheet.cells(column)} - {""} for column in ordered]
         sets = [{cell for cell in cells if cell.lower() not in NO_ITEM} for cells in sets]
         consecutive = sorted(columns) == [*range(1, len(columns) + 1)]
         shared = sets[0] & set().union(*sets[1:])
         if len(ordered) > 2 and consecutive and shared:
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
-            if set().union(*sets) <= {*map(str, range(1, len(ordered) + 1))}:
-                what += f": {labeled(ordered)}"
-            yield Reading(what, partial(_melted, sheet, ordered, "place"))
-
-
-def labeled(columns: Sequence[Any]) -> str:
-    """Return a line of pandas that makes labels of the numbers of items."""
-    return (
-        "table.assign(**{name: table[name].map(lambda cell: f'{float(cell):.0f} (item)', "
-        f"na_action='ignore') for name in {[*columns]}}})"
-    )
+            yield Reading(what, partial(_melted, sheet, ordered, "place"), names)
 
 
 def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a column for each item and a row for each event, or the other way round."""
     size, by_rank = len(sheet.table.frame), not sheet.better
+    if by_rank:  # also places such as 1st and second
+        sheet = replace(sheet)
+        for column in sheet.columns:
+            places = [*map(numbered, sheet.cells(column))]
+            if are_numbers(places, whole=True):
+                sheet._cells[column] = np.array(places, dtype=object)
 
     def ranked(cells: Collection[str]) -> bool:
         given = _given(cells)
@@ -307,7 +303,8 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     free = [
         column
         for column in sheet.columns
-        if column not in sheet.named and are_numbers(sheet.cells(column), whole=by_rank)
+        if (column not in sheet.named or column.startswith("item_"))
+        and are_numbers(sheet.cells(column), whole=by_rank)
     ]
     ranks = [
         column
@@ -348,14 +345,13 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         for apart in ([], odd)[: 1 + bool(odd)]:
             items = [column for column in ranks if column not in apart]
             what = f"orders, a row each, of {listed(map(sheet.table.called, items))}{best}"
-            places = [sheet.words(name) for name in items]
-            if by_rank and all(part[0] in PLACED and part[-1].isdecimal() for part in places):
-                names = {name: f"item {part[-1]}" for name, part in zip(items, places, strict=True)}
-                what += f": table.rename(columns={names})"
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
+            if by_rank:
+                names = {f"item_{at}": name for at, name in enumerate(items, 1)}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
-    if "list" in named or any(sheet.is_named(column, EVENTS) for column in named):
+    of_rows = {"list", "item_1"} & {*sheet.columns}
+    if of_rows or any(sheet.is_named(column, EVENTS) for column in named):
         return
     if labels and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}{best}"
@@ -384,8 +380,7 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     if are == "place" and more is None:
         blank = np.isin([[cell.lower() for cell in row] for row in cells], [*NO_ITEM])
         if blank.any():
-            said = listed(sorted({*cells[blank]}))
-            notes = [f"read as blanks: {counted(int(blank.sum()), 'cell')} ({said})"]
+            notes = [cells_note("read as blanks", cells[blank], "cell")]
         empty |= blank
     rows, at = np.nonzero(~empty)
     read, places = sheet.table.take(rows), cells[rows, at]
@@ -438,8 +433,12 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
                 yield Reading(what, reading, {"list": column})
 
 
-def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
-    """Read the best and the worst of the items that were shown."""
+def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
+    """Read the best and the worst of the items that were shown.
+
+    Where most labels are in one row alone, or no column says who answered, the answer may be the
+    right one of a quiz. Such choices are read if asked, or where the user names the best.
+    """
     names = {
         name: words(name) if name in sheet.named else sheet.words(name) for name in sheet.columns
     }
@@ -461,6 +460,11 @@ def best_and_worst(sheet: Sheet) -> Iterator[Reading]:
                 if (best or (parts & OUTCOMES and parts <= OUTCOMES | BESIDE))
                 and _picked(sheet, name, columns).any(axis=1).mean() > 0.5
             ]
+            again = pd.Series(sheet.rows(columns).ravel()).duplicated(keep=False).mean() > 0.5
+            if any({*sheet.words(name)} & {"answer", "antwort"} for name in ends):
+                again &= any(sheet.is_named(name, RATERS) for name in names)
+            if not (best or again or quizzes):
+                continue
         if len(worst) < 2 and len(ends) == 1 + len(worst):
             shown = {f"item_{number}": column for number, column in enumerate(columns, 1)}
             called = dict(zip(("best", "worst"), ends, strict=False))

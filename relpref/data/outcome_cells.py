@@ -41,6 +41,7 @@ _SCORE = re.compile(
     rf"{_NUMBER} *{_COLON} *{_NUMBER}( *\(?[a-z][a-z. ]*\)?"
     rf"| *\([a-z. ]*{_NUMBER} *{_COLON} *{_NUMBER}[a-z. ]*\))?"
 ).fullmatch
+_is_grade = re.compile(r"[+-]?\d{1,2}").fullmatch
 _SHOOTOUT = re.compile(rf"(\d+) *\((\d+)\) *{_COLON} *(\d+) *\((\d+)\)")
 
 
@@ -62,8 +63,8 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     texts = np.array([_WON_BY.sub("", cell) for cell in distinct], dtype=object)
     each, parts = texts[at], {*sheet.words(column)}
     labels = {plain(label) for end in pair[:2] for label in {*sheet.cells(end)}}
-    decimal = (re.sub(r"^([01]),5$", r"\1.5", plain(text)) for text in texts)
-    cells, strengths = zip(*(_side_and_strength(cell, labels) for cell in decimal), strict=True)
+    parted = (_side_and_strength(plain(text), labels) for text in texts)
+    cells, strengths = zip(*parted, strict=True)
     common = np.array([common_code(cell, labels, TIES | UNSURE) for cell in cells])
     by_result, named = {"result": column}, sheet.named & {"winner", "result"}
     turned = by_result | {"first": pair.second, "second": pair.first}
@@ -95,9 +96,12 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
         return [way for way in ways if fits(way[1])][:1]
     # Of sides 0 and 1, the number 1 may be the second, or that the first won.
     numbered = {*pair.marker} == {"0", "1"} and {*cells} & {*pair.marker}
+    # A alone may be the first of A and B, or away.
+    lone = {*cells} == {"a"} and pair.marker[1][0] == "a"
     if not numbered:
         add_sides(pair.marker)
-        add_sides([side[0] for side in pair.marker])
+        if not lone:
+            add_sides([side[0] for side in pair.marker])
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
     kind, numbers = KIND_OF_SIDES.get(pair.marker), depth > 1 or named
     # Visitor and home stand against the order of these words: the first may be either.
@@ -111,7 +115,7 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
         return ways
     # Words for sides of another kind: "B" is one where it is no label, and the columns are 1 and 2.
     for sides, other in {} if pair.decided else KIND_OF_SIDES.items():
-        if sides[0] not in "01":
+        if sides[0] not in "01" and not (lone and other == kind):
             clear = pair.ordered and (other not in UNORDERED or pair[:2] == PAIR)
             add_sides(sides, both=not clear and kind != other)
     if not depth:
@@ -129,9 +133,8 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     add(signs)
     if no_result and against:
         add(-signs, turned)
-    if "result" in named and "-" in "".join(cells):
-        signed = re.compile(r"[+-]?\d{1,2}").fullmatch
-        add(np.array([float(cell) if signed(cell) else np.inf for cell in cells]))
+    if "result" in named and (middle := middle_of(cells)) is not None:
+        add(np.array([int(cell) - middle if _is_grade(cell) else np.inf for cell in cells]))
     return ways
 
 
@@ -154,7 +157,7 @@ def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
 def common_code(cell: str, labels: Collection[str] = (), ties: Collection[str] = TIES) -> float:
     """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
     said = {cell, " ".join(words(cell)), _side(cell, ())}
-    if cell in ("", "-", "–", "?"):
+    if re.fullmatch(r"[-–:]*|\?", cell):
         return np.nan
     if said & VOID and cell not in labels:
         return VOIDED
@@ -163,7 +166,7 @@ def common_code(cell: str, labels: Collection[str] = (), ties: Collection[str] =
 
 def margins(cells: Iterable[str]) -> Codes:
     """Return the signs of scores such as 2:1 or 1:1 (4:3), and infinity for other cells."""
-    texts = [_SHOOTOUT.sub(r"\1:\3 (\2:\4)", cell.replace("½", ".5")) for cell in cells]
+    texts = [_in_sets(_SHOOTOUT.sub(r"\1:\3 (\2:\4)", cell.replace("½", ".5"))) for cell in cells]
     scores = [
         [*map(float, re.findall(_NUMBER, text)), 0, 0][:4] if _SCORE(text) else [np.nan] * 4
         for text in texts
@@ -173,6 +176,22 @@ def margins(cells: Iterable[str]) -> Codes:
     shootout = (first == second) & (np.maximum(more, less) > np.maximum(first, second)).any()
     signs = np.sign(np.where(shootout, more - less, first - second))
     return np.where(np.isnan(signs), np.inf, signs)
+
+
+def middle_of(cells: Collection[str]) -> int | None:
+    """Return the middle of a scale of preference: 0 of -3 to 3, 4 of 1 to 7; None for no scale."""
+    grades = {int(cell) for cell in cells if _is_grade(cell)} or {0}
+    low, high = min(grades), max(grades)
+    return 0 if low < 0 else (1 + high) // 2 if low == 1 and high in (5, 7, 9) else None
+
+
+def _in_sets(text: str) -> str:
+    """Return scores of sets such as 6-4 3-6 7-6 (5) as how many each side won, such as 2-1."""
+    sets = re.split("[ ,;]+", re.sub(r" *\(\d+\)|[][]", "", text))
+    signs = margins(sets) if len(sets) > 1 else np.zeros(1)
+    won, lost = (signs == 1).sum(), (signs == -1).sum()
+    # Scores of legs or of halves may be tied, or add up to another result.
+    return f"{won}-{lost}" if won != lost and won + lost == len(sets) else text
 
 
 def code_of_results(first: str, second: str) -> float:

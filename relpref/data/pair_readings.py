@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Mask, counted, listed
+from relpref.data.arrays import counted, listed
 from relpref.data.outcome_cells import (
     VOIDED,
     Codes,
@@ -33,6 +33,7 @@ from relpref.data.readings import (
     DOUBTFUL,
     FALSE,
     GOALS,
+    MARGINS,
     NO_VERDICTS,
     NOT_ITEMS,
     NOT_LABELS,
@@ -48,6 +49,7 @@ from relpref.data.readings import (
     UNSURE,
     Reading,
     Sheet,
+    cells_note,
     is_numeric,
     plain,
     words,
@@ -65,7 +67,7 @@ from relpref.data.sides import (
 from relpref.data.tables import Table
 from relpref.errors import DataError
 
-_TRUTHS = {**dict.fromkeys(FALSE, "0"), **dict.fromkeys(TRUE, "1")}
+_TRUTHS = dict.fromkeys(FALSE, "0") | dict.fromkeys(TRUE, "1")
 _SCORES = ("first_score", "second_score")
 _TIE_OR_VOID = (
     " may be a tie or no answer; say unsure='tie' (--unsure tie), or unsure='drop' (--unsure drop)"
@@ -76,8 +78,12 @@ _VERSUS = re.compile(
 ).split
 
 
-AT = " @ "  # between the visitor and home
-_PERIODS = NOT_ITEMS | {"week", "season", "period"}
+# Cells of results that were not played to the end, such as 3-0 ff and 6-3 2-1 RET.
+_CUT_SHORT = re.compile(
+    r"(?i)(.*[^a-z])?(ff|forfeit(ed)?|w/?o|walkover|ret(ired|irement)?|def(ault)?|awarded|awd"
+    r"|abandoned|aufgabe|abandon|kampflos)\.?\)?|.*\d[fr]"
+).fullmatch
+_AT = " @ "  # between the visitor and home
 
 
 class Outcome(NamedTuple):
@@ -123,11 +129,12 @@ def versus(sheet: Sheet) -> Iterator[Reading]:
     for column in sheet.columns:
         cells = sheet.cells(column)
         sides = [*map(_VERSUS, cells)]
-        if {*map(len, sides)} == {2} and not {*sheet.words(column)} & _PERIODS:
+        if {*map(len, sides)} == {2} and not {*sheet.words(column)} & NOT_ITEMS:
             first, second = zip(*sides, strict=True)
             if {*first} & {*second}:
-                ends = ("visitor", "home") if all(AT in cell for cell in cells) else PAIR
-                yield from _parted(sheet, sheet.table.without([column]), repr(column), sides, ends)
+                ends = ("visitor", "home") if all(_AT in cell for cell in cells) else PAIR
+                where, rest = repr(sheet.table.called(column)), sheet.table.without([column])
+                yield from _parted(sheet, rest, where, sides, ends, [column])
 
 
 def versus_in_names(sheet: Sheet) -> Iterator[Reading]:
@@ -149,15 +156,24 @@ def versus_in_names(sheet: Sheet) -> Iterator[Reading]:
 
 
 def _parted(
-    sheet: Sheet, table: Table, where: str, sides: list[list[str]], ends: Sequence[str] = PAIR
+    sheet: Sheet,
+    table: Table,
+    where: str,
+    sides: list[list[str]],
+    ends: Sequence[str] = PAIR,
+    parted: Sequence[Any] = (),
 ) -> Iterator[Reading]:
-    """Read pairs whose sides were found elsewhere than in two columns."""
+    """Read pairs whose sides were elsewhere than in two columns, such as in one, ``parted``."""
     first, second = map(list, zip(*sides, strict=True))
-    if {*PAIR, *ends} & {*sheet.columns} or is_numeric(first + second):
+    if {*PAIR, *ends} & {*table.frame.columns} or is_numeric(first + second):
         return
-    read = table.assign(**dict(zip(ends, (first, second), strict=True)))
+    # The user may say by the name of the column which side is before the other.
+    names = {("first",): PAIR, ("second",): PAIR[::-1]}.get(tuple(parted), ends)
+    read = table.assign(**dict(zip(names, (first, second), strict=True)))
+    read = replace(read, given={**read.given, **dict(zip(names, ends, strict=True))})
     for reading in pairs(replace(sheet, table=read)):
         columns = {ours: name for ours, name in reading.columns.items() if ours not in PAIR}
+        columns |= {PAIR[ends[0] != reading.columns.get("first")]: column for column in parted}
         what = re.sub("'\\w+' and '\\w+'", f"the sides in {where}", reading.description, count=1)
         read = reading.table()
         read = replace(read, given={**read.given, **dict.fromkeys(PAIR, where)})
@@ -229,16 +245,6 @@ def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
                 break
         else:
             agreed.append(outcome)
-    for (column, *others), first, second in (
-        (outcome.used, *pair.marker) for outcome in agreed if not pair.ordered
-    ):
-        if second[0] == "a" and {*sheet.cells(column)} == {"A"} and not others:
-            written = (f"table.replace({{{column!r}: {{'A': {side!r}}}}})" for side in pair.marker)
-            raise DataError(
-                f"{sheet.table.name}: all cells of {column!r} are 'A', which may be the first of "
-                f"A and B, or {second!r}: write {first!r} or {second!r} in place of 'A', by "
-                f"{' or '.join(written)}"
-            )
     return agreed
 
 
@@ -300,7 +306,8 @@ def _read(
             described += f" (both were bad {bad.sum()} times: {sheet.both_bad})"
         if unsure.any():
             described += f" (unsure {unsure.sum()} times: {sheet.unsure})"
-        if any(not DEGREES.isdisjoint(cell.split()) for cell in cells):
+        margin = not MARGINS.isdisjoint(sheet.words(column))
+        if margin or any(not DEGREES.isdisjoint(cell.split()) for cell in cells):
             described += " (how strongly is not read)"
         # Only the name of a column tells that it holds outcomes if all of them are ties.
         plainly = depth > 1 or {"winner", "result"} & sheet.named
@@ -308,17 +315,16 @@ def _read(
             if fits(codes, not plainly):
                 neither = codes == 0
                 sheet.table.refuse(column, unsure & neither & (not sheet.unsure), _TIE_OR_VOID)
-                codes = np.where(void & neither, VOIDED, codes)
+                codes = np.where(void & neither, VOIDED, np.sign(codes) if margin else codes)
                 yield Outcome(described, codes, (column,), names)
 
 
-def _swaps(sheet: Sheet) -> Iterator[tuple[Any, Mask]]:
+def _swaps(sheet: Sheet) -> Iterator[tuple[Any, Any]]:
     """Yield columns that tell in which rows the two sides were exchanged, if any."""
     for column in sheet.columns:
-        if column == "swapped" or {*sheet.words(column)} & SWAPPED:
-            truths = [_TRUTHS.get(cell.lower(), "") for cell in sheet.cells(column)]
-            if "" not in truths and "1" in truths:
-                yield column, np.array(truths) == "1"
+        named = column == "swapped" or {*sheet.words(column)} & SWAPPED
+        if named and np.any(truths := sheet.truths(column)):
+            yield column, truths
 
 
 def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
@@ -397,14 +403,14 @@ def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
     """Yield columns that mark ties or void answers beside an outcome, and the codes of these."""
     for column in sheet.columns:
         parts, cells = {*sheet.words(column)} - {"is", "was", "both"}, sheet.cells(column)
-        tie, lower = " ".join(parts) in TIE_NAMES, [cell.lower() for cell in cells]
+        tie, truths = " ".join(parts) in TIE_NAMES, sheet.truths(column)
         numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
-        if (tie or parts & CANCELED) and {*lower} <= TRUE | FALSE:
-            yield column, np.where(np.isin(lower, [*TRUE]), 0.0 if tie else VOIDED, np.nan)
+        if (tie or parts & CANCELED) and truths is not None:
+            yield column, np.where(truths, 0.0 if tie else VOIDED, np.nan)
         elif pair.decided and parts & BESIDE_LOSER and column not in pair[:2] and not numbers:
             texts = [*map(plain, cells)]
             said = np.minimum([*map(common_code, texts)], np.abs(margins(texts)))
-            if (said <= 0).any():
+            if (said <= 0).any() or any(map(_CUT_SHORT, cells)):
                 yield column, said
 
 
@@ -440,6 +446,12 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         if answers == Counter(zip(right, left, -codes[rows], strict=True)):
             notes.append("each answer is in two rows, one for each side, and counted once")
             rows = rows[left < right]
+    for column in sheet.columns:
+        if column in used or {*sheet.words(column)} & BESIDE_LOSER:
+            cells = sheet.cells(column)[rows]
+            if cut_short := [*filter(_CUT_SHORT, cells)]:
+                what = f"counted, though not played to the end by {sheet.table.called(column)!r}"
+                notes.append(cells_note(what, cut_short))
     read = table.without(used).take(rows)
     return replace(_with_winners(read, pair, codes[rows]), notes=(*read.notes, *notes))
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse.csgraph import breadth_first_order
 
 from relpref.data.arrays import Array, Integers, read_only
 from relpref.data.graph import Graph, ScaleReference
@@ -49,6 +50,23 @@ def induced(data: PreferenceData, positions: Array) -> tuple[PreferenceData, Int
         ends = place[graph.source[kept]], place[graph.target[kept]]
         graphs[name] = Graph(len(positions), *ends, graph.weight[kept])
     return replace(_at(data.select_comparisons(chosen), positions), _graphs=graphs, _links={}), rows
+
+
+def neighborhood(data: PreferenceData, number: int) -> PreferenceData:
+    """Return a number of neighboring items with the answers and the edges among them.
+
+    They are those that edges of relations, or comparisons if there are none, reach first from the
+    item with the most answers.
+    """
+    pairs = data.winner, data.loser
+    start = np.argmax(np.bincount(np.concatenate(pairs), minlength=data.num_items))
+    near, _ = breadth_first_order(data._joined(data._edges() or [pairs]), start, directed=False)
+    some, _ = induced(data, np.sort(near[:number]))
+    graphs = {
+        name: replace(graph, counts_cliques=data.relations[name].counts_cliques)
+        for name, graph in some.relations.items()
+    }
+    return replace(some, _graphs=graphs)
 
 
 def _at(data: PreferenceData, positions: Array) -> PreferenceData:

@@ -555,45 +555,6 @@ class PreferenceData:
         shape = (self.num_items, self.num_items)
         return scipy.sparse.csr_array((np.ones(len(ends[0])), tuple(ends)), shape=shape)
 
-    def neighborhood(self, number: int) -> "PreferenceData":
-        """Return a number of neighboring items with the answers and the edges among them.
-
-        They are those that edges of relations, or comparisons if there are none, reach first from
-        the item with the most answers.
-        """
-        pairs = [(self.winner, self.loser)]
-        start = np.argmax(np.bincount(np.concatenate(pairs[0]), minlength=self.num_items))
-        near, _ = scipy.sparse.csgraph.breadth_first_order(
-            self._joined(self._edges() or pairs), start, directed=False
-        )
-        kept = np.zeros(self.num_items, bool)
-        kept[near[:number]] = True
-        place = (np.cumsum(kept) - 1).astype(np.int32)
-        rows = np.flatnonzero(self.comparisons.among(kept))
-        answers = self.comparisons.selected(rows, self.labels)
-        graphs = {}
-        for name, graph in self._graphs.items():
-            inside = kept[graph.source] & kept[graph.target]
-            ends = place[graph.source[inside]], place[graph.target[inside]]
-            graphs[name] = Graph(
-                int(kept.sum()),
-                *ends,
-                graph.weight[inside],
-                counts_cliques=graph.counts_cliques,
-            )
-        return replace(
-            self,
-            labels=tuple(label for label, inside in zip(self.labels, kept, strict=True) if inside),
-            attributes=read_only(np.asarray(self.attributes)[kept]),
-            comparisons=replace(
-                answers,
-                winner=read_only(place[answers.winner]),
-                loser=read_only(place[answers.loser]),
-            ),
-            _graphs=graphs,
-            _links={},
-        )
-
     def describe(self) -> str:
         """Return the sizes in one line."""
         sizes = ", ".join(

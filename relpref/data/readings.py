@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relpref.data.arrays import Mask, counted
 from relpref.data.labels import is_missing, trimmed
 from relpref.data.tables import MISSING, Table
 
@@ -49,7 +50,9 @@ _SIDES = {
         bianco nero
         """
     ),
-    "team": _both("team opponent, team opp, player opponent"),
+    "team": _both(
+        "team opponent, team opp, player opponent, fighter opponent, boxer opponent, club opponent"
+    ),
     "pro": _both(
         """
         aff neg, pro con, affirmative negative, proposition opposition, gov opp, government
@@ -175,7 +178,9 @@ VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed,
     walkover, walk over, w/o, wo, forfeit, forfeited, ff, forfait, kampflos, bye, skip, skipped,
-    unknown, +/-, -/+, +:-, -:+, +--, --+
+    unknown, w/ff, l/ff, ff/w, ff/l, +/-, -/+, +:-, -:+, +--, --+, abgesagt, verlegt, verschoben,
+    abgebrochen, annule, reporte, aplazado, suspendido, cancelado, rinviata, sospesa, annullata,
+    adiado
     """
 )
 NO_ITEM = terms("-, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
@@ -293,14 +298,18 @@ PLACED = terms(
 NOT_ITEMS = NUMBERS - {"name"} | terms(
     """
     unnamed, age, total, sum, mean, average, avg, median, std, min, max, weight, count, n, alter,
+    week, season, period,
     summe, mittel, gesamt, duration, income, size, zip, year, month, day, date, hour, jahr, monat,
     tag, ano, annee, mois, jour, mes, dia, temperature, temperatur, temperatura, temp, humidity,
     progress, finished, gc, overall, gesamtwertung, standing, latitude, longitude, lat, lon,
     altitude, elevation
     """
 )
-# Words in names of columns of differences of goals, which are above 0 for the side that won.
-MARGINS = terms("margin, difference, diff, differenz, diferencia, ecart, differenza, differential")
+# Words in names of columns of differences of goals, which are above 0 for the side that won, and of
+# scores that may say something else, too, such as how many sets there were.
+MARGINS = terms(
+    "margin, difference, diff, differenz, diferencia, ecart, differenza, differential, sets"
+)
 # Words for the side that may have an advantage, by how an answer says so.
 ADVANTAGE = {
     "home": terms("home, heim, host, local, casa, domicile, mandante"),
@@ -390,6 +399,11 @@ class Sheet:
             self._cells[column] = texts[codes]
         return self._cells[column]
 
+    def truths(self, column: Any) -> Mask | None:
+        """Tell which cells are words for true, a blank being false; None if some are others."""
+        lower = [cell.lower() for cell in self.cells(column)]
+        return np.isin(lower, [*TRUE]) if {*lower} <= TRUE | FALSE else None
+
     def rows(self, columns: Iterable[Any]) -> NDArray[Any]:
         """Return the cells of some columns as text, shape (n, k)."""
         return np.array([*map(self.cells, columns)], dtype=object).T
@@ -405,8 +419,13 @@ def _text(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
     cell = re.sub(r"^\u2212(?=\d)", "-", str(trimmed(cell)))
-    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", cell)
+    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", re.sub(r"^([01]),5$", r"\1.5", cell))
     return "" if cell in MISSING else cell
+
+
+def cells_note(what: str, cells: Collection[str], are: str = "row") -> str:
+    """Return a note on what is said of some cells, with their number and these."""
+    return f"{what}: {counted(len(cells), are)} ({', '.join(sorted({*cells}))})"
 
 
 def is_numeric(cells: Collection[str]) -> bool:

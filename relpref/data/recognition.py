@@ -5,7 +5,6 @@ two forms is refused with both, and so is one with columns that look like answer
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
@@ -23,8 +22,8 @@ from relpref.data.order_readings import (
     orders_by_place,
     orders_in_cells,
 )
-from relpref.data.outcome_cells import tried_outcomes
-from relpref.data.pair_readings import AT, named_outcomes, pairs, says_more, versus, versus_in_names
+from relpref.data.outcome_cells import middle_of, tried_outcomes
+from relpref.data.pair_readings import named_outcomes, pairs, says_more, versus, versus_in_names
 from relpref.data.readings import (
     ADVANTAGE,
     COUNTS,
@@ -42,7 +41,7 @@ from relpref.data.readings import (
     is_numeric,
     terms,
 )
-from relpref.data.sides import PAIR, label_pairs, repeated, share_labels, side_pairs
+from relpref.data.sides import label_pairs, repeated, share_labels, side_pairs
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
 
@@ -53,8 +52,8 @@ _NO_ANSWERS = (
     "one that says which was preferred (first, second, winner; or winner, loser), or an event, an "
     "item and its place (list, item, place): say in columns= which columns are these"
 )
-_ROLES = terms("list, item, place, first, second, winner, loser, result").union(ASIDE)
-_OF_PAIRS = _ROLES - terms("list, item, place, score, best, worst")
+_OF_PAIRS = terms("first, second, winner, loser, result, first_score, second_score, swapped")
+_ROLES = _OF_PAIRS.union(ASIDE, terms("list, item, place, item_1, place_1"))
 # Ways to read a table, and the names of columns that each uses: a table is not read in a way that
 # would pass over one that the user gave. Those of the first group that read it are all that are
 # tried; the second groups are those where it is said which times or points are better.
@@ -63,12 +62,15 @@ _FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
         {best_and_worst: _ROLES},
         {
             long_orders: terms("list, item, place"),
-            orders_by_item: terms("list, item"),
+            orders_by_item: terms("list, item, item_1"),
             pairs: _OF_PAIRS,
-            orders_by_place: terms("list"),
+            orders_by_place: terms("list, place_1"),
             orders_in_cells: _ROLES,
         },
-        dict.fromkeys((versus, versus_in_names), _OF_PAIRS - terms("first, second, loser")),
+        {
+            versus: _OF_PAIRS - terms("loser"),
+            versus_in_names: _OF_PAIRS - terms("first, second, loser"),
+        },
     ),
     (
         {best_and_worst: _ROLES},
@@ -86,6 +88,7 @@ _NAMES = (
     "first,second,first_score,second_score",
     "winner,loser",
 )
+_TURNED = {"1": "0", "0": "1", "+": "-", "-": "+", "0.5": "0.5"}  # results of the other side
 _COMPARED = ["winner", "tie", "list", "item", "place"]
 
 
@@ -110,7 +113,12 @@ def recognized(
     sheet = Sheet(table, frozenset(named), **(options or {}))
     readings = _readings(sheet)
     if len(readings) > 1:
-        ways = "; or ".join(_way(sheet, reading) for reading in readings)
+        ways = "; or ".join(
+            f"{reading.description}: {_option(sheet, reading.columns)}"
+            if reading.columns and _works(sheet, reading.columns, reading.table())
+            else reading.description
+            for reading in readings
+        )
         raise DataError(f"{table.name}: the table can be read in several ways: {ways}")
     if not readings and (remedy := _remedy(sheet)):
         raise DataError(f"{table.name}{remedy}")
@@ -124,7 +132,7 @@ def recognized(
 def ends_of(table: Table) -> set[Any]:
     """Return the columns that most likely hold the labels of the two sides of an answer."""
     sheet = Sheet(table)
-    return {end for pair in label_pairs(sheet) for end in (pair.first, pair.second)}
+    return {end for pair in label_pairs(sheet) for end in pair[:2]}
 
 
 def _readings(sheet: Sheet) -> list[Reading]:
@@ -145,8 +153,8 @@ def _is_ours(sheet: Sheet) -> bool:
         return False
     cells = sheet.cells(outcome)
     if outcome in _PLAIN:
-        plain = re.compile(_PLAIN[outcome]).fullmatch
-        ours = outcome not in sheet.named and all(map(plain, {*cells}))
+        ours = outcome not in sheet.named
+        ours &= all(re.fullmatch(_PLAIN[outcome], cell) for cell in {*cells})
     elif outcome == "winner":
         ours = all(map(contains, (("", *row) for row in sheet.rows(ends)), cells))
     else:
@@ -174,23 +182,6 @@ def _option(sheet: Sheet, columns: Mapping[str, Any]) -> str:
     given = {name: name for name in sheet.columns if name in sheet.named}
     names = {ours: sheet.table.called(theirs) for ours, theirs in {**given, **columns}.items()}
     return column_option(names)
-
-
-def _way(sheet: Sheet, reading: Reading) -> str:
-    """Describe a reading, and say what chooses it, where that was tried and reads the same."""
-    columns = reading.columns
-    if columns and _works(sheet, columns, reading.table()):
-        return f"{reading.description}: {_option(sheet, columns)}"
-    for column, ends in product(sheet.columns, (PAIR, PAIR[::-1])):
-        sides = [cell.split(AT) for cell in sheet.cells(column)]
-        if {*map(len, sides)} == {2}:
-            read = sheet.table.assign(**dict(zip(ends, zip(*sides, strict=True), strict=True)))
-            if _works(replace(sheet, table=read), {}, reading.table()):
-                return (
-                    f"{reading.description}: table.join(table[{sheet.table.called(column)!r}]"
-                    f".str.split({AT!r}, expand=True).set_axis({[*ends]}, axis=1))"
-                )
-    return reading.description
 
 
 def _remedy(sheet: Sheet) -> str:
@@ -223,42 +214,37 @@ def _remedy(sheet: Sheet) -> str:
                 for columns, text in clauses
             )
     scored = _readings(replace(sheet, better="high"))
-    if len(scored) == 1 and any(sheet.is_named(name, EVENTS) for name in sheet.columns):
+    if len(scored) == 1 and any(
+        sheet.is_named(name, EVENTS) or "-1" in sheet.cells(name) for name in sheet.columns
+    ):
         return (
-            f": the table may be {scored[0].description.replace(_HIGH, '')}; say "
-            "better='low' (--better low) if the lowest is the best, or better='high' (--better "
-            "high)"
+            f": the table may be {scored[0].description.replace(_HIGH, '')}; say better='low' "
+            "(--better low) if the lowest is the best, or better='high' (--better high)"
         )
     if points := _points(sheet):
         return points
-    marks = [name for name in sheet.columns if {*sheet.cells(name)} <= {"", "0", "1", "-1"}]
-    marked: Any = map(Counter, sheet.rows(marks))
-    once = len(marks) > 2 and all(row["1"] == row["-1"] == 1 for row in marked)
-    if once and _readings(replace(sheet, better="high")):
-        return (
-            f": each row has 1 and -1 once, in {listed(marks)}; if these are the best and the "
-            "worst, say better='high' (--better high), and leave the cells of items that were not "
-            "shown blank"
-        )
     ours = {*sheet.columns} & {name for form in FORMS for name in form.columns}
-    if ours:
+    if ours - {"result"}:
         return _alone(sheet) if ours <= terms("item, choice, chosen, result") else ""
-    remedy = _crossed(sheet) or _unnamed(sheet) or _alone(sheet)
-    return remedy or f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    nothing = f": {_NO_ANSWERS.format(listed(sheet.columns))}"
+    return _crossed(sheet) or _unnamed(sheet) or _alone(sheet) or nothing
 
 
-def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
+def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
     """Yield names of columns by which a table may be read, each with what it would mean.
 
     A cell that cannot be read is without such names.
     """
-    likely, again = label_pairs(sheet), [*repeated(sheet)]
+    likely, again, at = label_pairs(sheet), [*repeated(sheet)], sheet.columns.index
     numbers = [pair for pair in side_pairs(sheet, SIDES, sheet.columns) if pair.numeric]
-    goals: list[Any] = [pair[:2] for pair in again + numbers if pair.rest <= GOALS]
+    goals: list[Any] = [
+        pair for pair in again + numbers if pair.rest <= GOALS | {"rating", "ratings"}
+    ]
     again = [pair for pair in again if share_labels(sheet, pair) and not pair.numeric]
     for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
         # The first of two columns of the same name is most likely of the side that is first.
-        ends = (*sorted(pair[:2], key=sheet.columns.index), *more)
+        sides = pair[:2] if more and more.marker == pair.marker else sorted(pair[:2], key=at)
+        ends = (*sides, *more[:2])
         what = "{!r} and {!r} are the sides"
         what = "{2!r} is of {0!r} and {3!r} of {1!r}, and the higher wins" if more else what
         columns = dict(zip(("first", "second", *ASIDE[1:3]), ends, strict=False))
@@ -274,22 +260,31 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             continue
         sides += "hold the two sides of each row"
         exact, similar, _ = named_outcomes(sheet, pair)
-        for column, name in product((*exact, *similar), ("result", "winner")):
+        margins = [name for name in sheet.columns if {*sheet.words(name)} & MARGINS]
+        for column, name in product((*exact, *similar, *margins), ("result", "winner")):
             columns = {"first": first, "second": second, name: column}
             what = f"{sides}; if {column!r} says "
-            if any(cell.startswith("-") for cell in sheet.cells(column)):
-                what += f"how strongly one is preferred, and numbers above 0 are for {first!r}"
+            if (middle := middle_of(sheet.cells(column))) is not None:
+                what += f"how strongly one is preferred, and above {middle} it is {first!r}"
                 turned = {**columns, "first": second, "second": first}
                 yield [(columns, what), (turned, "and else")]
             else:
                 yield [(columns, f"{what}who was preferred (0 and false are no tie)")]
         for column in exact:
             ways = tried_outcomes(sheet, pair, column, 2 - pair.doubtful)
-            row = int(min((np.isposinf(codes) for _, codes in ways), key=np.sum).argmax())
+            unread = min((np.isposinf(codes) for _, codes in ways), key=np.sum)
+            row, cells = int(unread.argmax()), sorted({*sheet.cells(column)[unread]})
+            rest = replace(sheet, table=sheet.table.take(np.flatnonzero(~unread)))
+            line = ""
+            # If there are many such cells, they may be the wins of a side.
+            if not is_numeric(cells) and unread.mean() <= 0.1 and len(_readings(rest)) == 1:
+                line = f"table[{sheet.table.called(column)!r}].isin({cells})"
+                line = f": table.drop(table.index[{line}])"
             what = (
                 f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
                 f"{sheet.cells(column)[row]!r} cannot be read as the other cells can, as labels, "
-                "words for sides and ties, or results like 2:1; correct the cell, or drop the row"
+                "words for sides and ties, or results like 2:1; correct the cell, or drop the "
+                f"row{line}"
             )
             yield [({}, what)]
         if share_labels(sheet, pair):
@@ -300,21 +295,20 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[dict[str, Any], str]]]:
             others = [name for name in sheet.columns if name not in pair[:2]]
             if pair.ordered and all(sheet.is_named(name, EVENTS) for name in others):
                 yield [(always, f"{sides}, or, if it is always {first!r}")]
-            for name in others:
-                cells = sheet.cells(name)
-                signed = is_numeric(cells) and any(cell.startswith("-") for cell in cells)
-                if signed and {*sheet.words(name)} & MARGINS:
-                    sign = f"table[{name!r}].astype(float)"
-                    sides += "".join(
-                        f"; if {name!r} above 0 is for {won!r}: table.assign(winner=table[{won!r}]"
-                        f".where({sign} > 0, table[{lost!r}]).mask({sign} == 0, 'tie'))"
-                        for won, lost in (pair[:2], pair[1::-1])
-                    )
             yield [({}, sides)]
-    for first, second, outcome in permutations(sheet.columns[:_MOST_LOOKED_AT], 3):
-        parts = sheet.words(outcome)
-        if OUTCOMES.isdisjoint(parts) or not DOUBTFUL.isdisjoint(parts):
-            continue
+    for reading in best_and_worst(sheet, quizzes=True):
+        what = f": {reading.columns['best']!r} may be the right answer of a quiz"
+        yield [(reading.columns, f"{what}; if it is what someone preferred")]
+    named = [
+        name
+        for name in sheet.columns
+        if {*sheet.words(name)} & OUTCOMES and DOUBTFUL.isdisjoint(sheet.words(name))
+    ]
+    for column in named:
+        what = f": if {column!r} says who was preferred (0 and false are no tie)"
+        yield [({"result": column}, what)]
+    two = permutations(sheet.columns[:_MOST_LOOKED_AT], 2)
+    for (first, second), outcome in product(two, named):
         if all(map(contains, sheet.rows((first, second)), sheet.cells(outcome))):
             what = f": every {outcome} is in {first!r} or {second!r}; say that these were compared"
             yield [({"first": first, "second": second, "winner": outcome}, what)]
@@ -325,7 +319,7 @@ def _points(sheet: Sheet) -> str:
     ranked, ways = replace(sheet, better="high"), dict[str, str]()
     columns = [] if label_pairs(sheet) else sheet.columns[:_MOST_LOOKED_AT]
     for giver, item, score in permutations(columns, 3):
-        labels = {*sheet.cells(giver)} & {*sheet.cells(item)}
+        labels = {*sheet.cells(giver)} & {*sheet.cells(item)} or {*sheet.words(giver)} & {"from"}
         if {*sheet.words(score)} & SCORES and labels and not is_numeric(labels):
             likely = {"list": giver, "item": item, "score": score}, {"item": item}
             if names := next((names for names in likely if _works(ranked, names)), None):
@@ -358,20 +352,34 @@ def _alone(sheet: Sheet) -> str:
 def _crossed(sheet: Sheet) -> str:
     """Say how to unfold a table with a row and a column for each item."""
     label, *others = sheet.columns
-    items = [name for name in others if name in sheet.cells(label)]
-    if len(items) < max(2, len({*sheet.cells(label)})):
+    labels, name = sheet.cells(label), label or "Unnamed: 0"
+    items = [name for name in others if name in labels]
+    if len(items) < max(2, len({*labels})):
         return ""
-    name, cells = label or "Unnamed: 0", sheet.rows(items).ravel()
-    of_items = "" if items == others else f"{items!r}, "
-    melt = f": {label!r} and other columns name the same items; table.melt({name!r}, {of_items}"
-    if is_numeric(cells):
+    results = {
+        (row, item): cell
+        for row, cells in zip(labels, sheet.rows(items), strict=True)
+        for item, cell in zip(items, cells, strict=True)
+        if row != item
+    }
+    melt = (
+        f": {label!r} and other columns name the same items; table.melt({name!r}, "
+        f"{'' if items == others else f'{items!r}, '}"
+    )
+    if is_numeric(results.values()) and "0.5" not in results.values():
         return (
             f"{melt}var_name='loser', value_name='count').rename(columns={{{name!r}: 'winner'}})"
-            ".query('count > 0') is for cells that count how often the row won"
+            ".query('winner != loser').astype({'count': float}).query('count > 0') is for cells "
+            "that count how often the row won"
         )
+    # Each game is in two cells where these mirror one another.
+    mirrored = all(
+        results.get(pair[::-1]) == _TURNED.get(cell, re.sub(r"(\d+)(\D)(\d+)", r"\3\2\1", cell))
+        for pair, cell in results.items()
+    )
     return (
         f"{melt}var_name='second', value_name='result').rename(columns={{{name!r}: 'first'}})"
-        ".dropna() is for cells that say who won"
+        f".query('first {'<' if mirrored else '!='} second').dropna() is for cells that say who won"
     )
 
 
@@ -401,19 +409,20 @@ def hints(read: Table, *, sides: bool) -> Iterator[str]:
     lists = read.frame["list"] if "list" in columns else read.frame.index
     for column in columns:
         name = called(column)
-        uses = {
-            "rater": "rater" not in columns
+        if (
+            "rater" not in columns
             and sheet.is_named(column, RATERS)
             and (read.frame[column].groupby(lists).nunique() == 1).all()
-            and not read.blank(column).any(),
-            "count": "count" not in columns
+            and not read.blank(column).any()
+        ):
+            yield f"{name!r} may say who answered: {column_option({'rater': name})} uses it"
+        if (
+            "count" not in columns
             and " ".join(sheet.words(column)) in COUNTS
             and {*(cells := sheet.cells(column))} != {"1"}
-            and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells),
-        }
-        for use, what in (("rater", "say who answered"), ("count", "count equal answers")):
-            if uses[use]:
-                yield f"{name!r} may {what}: {column_option({use: name})} uses it"
+            and all(re.fullmatch(r"[1-9]\d*", cell) for cell in cells)
+        ):
+            yield f"{name!r} may count equal answers: {column_option({'count': name})} uses it"
         if "neutral" in sheet.words(column) and "home" in columns:
             yield f"{name!r} is not used; leave 'home' blank where neither side is at home"
     for name, favored in ADVANTAGE.items() if sides and "first" in columns else ():

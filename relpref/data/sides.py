@@ -136,7 +136,10 @@ def label_pairs(sheet: Sheet) -> list[Pair]:
         others = [column for column in sheet.columns if column not in verdicts]
         named = (_pair(sheet, ends, tuple(map(str, ends))) for ends in combinations(others, 2))
         return [pair for pair in named if share_labels(sheet, pair) and not pair.numeric]
-    return [pair._replace(ids=ids) for pair in pairs if pair.rank == lowest]
+    pairs = [pair._replace(ids=ids) for pair in pairs if pair.rank == lowest]
+    # Other columns may hold the same as the first two.
+    cells = sheet.rows(pairs[0][:2]) if len(pairs) > 1 else ()
+    return pairs[:1] + [p for p in pairs[1:] if not np.array_equal(sheet.rows(p[:2]), cells)]
 
 
 def share_labels(sheet: Sheet, pair: Pair) -> bool:

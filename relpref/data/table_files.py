@@ -378,12 +378,15 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
     sheet, *rest = book.sheet_names
     cells = pd.read_excel(book, header=None, dtype=object, keep_default_na=False, na_values=[""])
     cells = cells.where(cells.notna(), None).dropna(how="all").dropna(axis=1, how="all")
+    titled = (cells.notna().sum(axis=1) > 1).cummax()  # from the first row on that is no title
+    cells = cells[titled] if titled.any() else cells
     lines = cells.index.to_numpy() + 1
     header, *rows = cells.to_numpy(dtype=object).tolist() or [[]]
     names = ["" if cell is None else str(cell).strip() for cell in header]
     _check_header(file, names, max_columns)
-    notes = (f"the sheet {sheet!r} was read, and {listed(rest)} was not",) if rest else ()
-    return Piece(_typed(rows, names), lines[1:], notes=notes)
+    notes = [f"the sheet {sheet!r} was read, and {listed(rest)} was not"] * bool(rest)
+    notes += [f"the header is in row {row} of the sheet" for row in lines[:1] if row > 1]
+    return Piece(_typed(rows, names), lines[1:], notes=tuple(notes))
 
 
 def _read_parquet(

@@ -214,10 +214,7 @@ def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) ->
         return np.zeros(0)
     for row, cell in enumerate(cells):
         value = number(cell, text)
-        missing = (
-            cell.strip() in MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
-        )
-        if missing:
+        if is_blank(cell, text):
             reason = f"the value is missing ({shown(cell)}); fill it in, or drop the row"
         elif value is None:
             reason = f"{shown(cell)} is not a number; {remedy}"
@@ -229,6 +226,11 @@ def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) ->
     raise DataError(
         f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}"
     )
+
+
+def is_blank(cell: Any, text: bool) -> bool:
+    """Tell whether a cell is missing, or, in a file, a word that says so."""
+    return cell.strip() in MISSING if text and isinstance(cell, str) else is_missing(cell)
 
 
 def from_text(cells: list[str]) -> Floats | None:
@@ -404,14 +406,15 @@ def check_columns(
             continue
         fitting = extra if fits is None else [column for column in extra if fits(needed, column)]
         meant = nearest(needed, fitting, most=1)
-        if needed in [name for name in table.frame.index.names if name is not None]:
+        if needed in table.frame.index.names:
             hint = "it is in the index: call reset_index() first"
         elif meant:
             hint = f"did you mean {needed!r} where it says {shown(meant[0])}? Rename that column"
         else:
             hint = f"name a column {needed!r}"
             if fits is not None and fitting:
-                hint += f", or say which one it is: {column_option({needed: fitting[0]})}"
+                named = {**table.given, needed: fitting[0]}
+                hint += f", or say which one it is: {column_option(named)}"
         raise DataError(
             f"{table.name}: there is no column {needed!r} among {listed(columns)}; {hint}"
         )

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from relpref.blas import threads_for
+from relpref.data.parts import neighborhood
 from relpref.description import Description
 from relpref.devices import accelerated
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
@@ -350,7 +351,7 @@ class GaussianEngine:
         searches = layout.hyperparameters and not program.scales and self.hyperparameters != "em"
         if not (packaged and searches):
             return at, None
-        some = data.neighborhood(_SOME)
+        some = neighborhood(data, _SOME)
         origin = Origin(self.program, args, kwargs).with_argument(data, some)
         if not len(some.comparisons):
             return at, None

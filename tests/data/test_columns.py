@@ -21,7 +21,9 @@ from relpref.data.comparisons import changed
 COLUMN = """        Column(
             "confidence",
             np.float64,
-            numbers("confidence", lambda x: (x > 0) & (x <= 1), "is no confidence", "write 1"),
+            lambda rows: (
+                lambda x: rows.table.refuse("confidence", (x <= 0) | (x > 1), " is no confidence") or x
+            )(rows.table.numbers("confidence", "write 1")),
             absent=1,
         ),
 """

@@ -167,6 +167,11 @@ def test_excel(tmp_path: Path) -> None:
     frame.assign(rater=["ann", "bob", None]).to_excel(file, index=False)
     with pytest.raises(DataError, match=r"a\.xlsx, line 4, column 'rater': the rater is blank"):
         PreferenceData.from_tables(answers=file)
+    with pd.ExcelWriter(file) as book:
+        frame.to_excel(book, index=False, startrow=3)
+        book.sheets["Sheet1"]["A1"] = "Votes of the club"
+    data = PreferenceData.from_tables(answers=file)
+    assert data.num_answers == 3 and "the header is in row 4" in str(data.notes)
     pd.DataFrame().to_excel(file)
     with pytest.raises(DataError, match="the file is empty|no rows"):
         PreferenceData.from_tables(answers=file)

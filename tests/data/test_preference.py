@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from relpref.data import PreferenceData
+from relpref.data.parts import neighborhood
 from relpref.errors import DataError, UnknownLabelError
 
 
@@ -205,14 +206,14 @@ def test_select_comparisons() -> None:
 
 def test_a_neighborhood_has_the_answers_and_edges_among_its_items() -> None:
     data = example(answers=answers("ab", "bc", "ab", "cd", "da"))
-    near = data.neighborhood(3)
+    near = neighborhood(data, 3)
     assert near.labels == ("a", "b", "c")
     items, compared, relations = near.to_tables()
     assert compared[["winner", "loser"]].to_numpy().tolist() == [["a", "b"], ["b", "c"]]
     assert compared["count"].tolist() == [2, 1]
     assert items["size"].tolist() == [1.0, 2.0, 3.0]
     assert len(relations["zeta"]) == 2 and not len(relations["alpha"])
-    alone = data.without_relation("zeta").without_relation("alpha").neighborhood(2)
+    alone = neighborhood(data.without_relation("zeta").without_relation("alpha"), 2)
     assert alone.labels == ("a", "b") and alone.num_answers == 2
 
 

@@ -78,7 +78,7 @@ def test_tables_are_read(name: str, typed: bool) -> None:
 
 SPOKEN = re.compile(
     r"columns=(\{[^}]*\})(?: \([^)]*\) and better='(low|high)'|, covariates=(\[.*?\]))?"
-    r"|(better|unsure)='(\w+)'|(table\..*?[)}]\))(?:$|; | or )"
+    r"|(better|unsure)='(\w+)'|(table\..*?[)}\]]\))(?:$|; | or )"
 ).finditer
 
 
@@ -362,6 +362,8 @@ MATCHES = "home,away,result,best_player\na,b,H,b\nb,c,A,b\nc,a,D,a"
             {"first_score": "goals1", "second_score": "goals2"},
             "a>b; b>a",
         ),
+        ("game,home_win\na @ b,1\nb @ a,0", {"first": "game", "result": "home_win"}, "b>a*2"),
+        ("game,score\na @ b,1-0\nb @ a,0-2", {"second": "game"}, "b>a*2"),
         ("who,boat,R1,R2,R3\nx,a,1,2,1\ny,b,2,1,2\nz,c,3,3,3", {"item": "boat"}, "a>b>c*2; b>a>c"),
     ],
 )
@@ -494,6 +496,9 @@ def test_an_item_that_is_twice_in_an_order_is_named_by_its_line(tmp_path: Path) 
         ("team,a,b,c\na,,3,1\nb,2,,0\nc,0,1,", "a>b*3; b>a*2; a>c; c>b"),
         (",a,b,c\na,0,3,1\nb,2,0,0\nc,0,1,0", "a>b*3; b>a*2; a>c; c>b"),
         ("team,a,b,c,sum\na,,3,1,4\nb,2,,0,2\nc,0,1,,1", "a>b*3; b>a*2; a>c; c>b"),
+        ("Player,a,b,c\na,X,1,½\nb,0,X,1\nc,½,0,X", "a>b; a=c; b>c"),
+        (",a,b,c\na,-,3,1\nb,2,-,0\nc,0,1,-", "a>b*3; b>a*2; a>c; c>b"),
+        (",a,b,c\na,,1,0.5\nb,0,,1\nc,0.5,0,", "a>b; a=c; b>c"),
         ("Heim,a,b,c\na,,3:1,1:1\nb,2:0,,4:0\nc,0:3,1:0,", "a>b; a=c; b>a; b>c; a>c; c>b"),
     ],
 )
@@ -506,6 +511,31 @@ def test_how_to_unfold_a_table_of_items_by_items_is_said(
         PreferenceData.from_tables(answers=file)
     call = re.search(r"table\.melt.*(?= is for cells)", str(caught.value))
     assert call and read(eval(call[0], {"table": pd.read_csv(file)})) == parsed(answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("White,Black,Result\na,b,1-0\nb,c,1-0F\nc,a,0-1", "'Result': 1 row (1-0F)"),
+        (
+            "Winner,Loser,Score\na,b,6-4 6-3\nb,c,6-3 2-1 RET\nc,a,W/O",
+            "'Score': 1 row (6-3 2-1 RET)",
+        ),
+        ("Winner,Loser,Score\na,b,3-0\nb,c,2-0 ret.", "'Score': 1 row (2-0 ret.)"),
+        ("p1,p2,winner,score\na,b,a,3-0 ff\nb,c,c,w/o\nc,a,c,3-1", "'score': 2 rows (3-0 ff, w/o)"),
+    ],
+)
+def test_results_that_were_not_played_to_the_end_are_noted(text: str, said: str) -> None:
+    notes = PreferenceData.from_tables(answers=frame(text, typed=True)).notes
+    assert f"answers: counted, though not played to the end by {said}" in notes
+
+
+def test_a_column_that_was_named_stays_in_the_suggestion() -> None:
+    table = frame("Event,White,Black\nx,Ann,Bo\ny,Bo,Cy\nz,Cy,Ann", typed=True)
+    with pytest.raises(DataError) as caught:
+        read(table, columns={"winner": "White"})
+    call = ast.literal_eval(next(SPOKEN(str(caught.value)))[1])
+    assert call == {"winner": "White", "loser": "Black"} and read(table, columns=call)
 
 
 def test_columns_of_the_same_name_in_a_file_are_told_apart_by_their_number(tmp_path: Path) -> None:
