@@ -322,9 +322,9 @@ def test_models_are_compared_whatever_the_order_of_their_items() -> None:
 
 
 def test_equal_raters_are_not_at_odds() -> None:
-    """The most suspect of 8 equal raters has a p-value of about a hundredth divided by 8 here. Of
-    such tables 1 in 100 has anybody at odds."""
-    rng = np.random.default_rng(102)
+    """The most suspect of 8 equal raters has a p-value of .0007 here, below a hundredth divided by
+    8. Of such tables 1 in 100 has anybody at odds."""
+    rng = np.random.default_rng(143)
     utility, names = 1.5 * rng.normal(size=10), np.array([f"i{row}" for row in range(10)])
     first = rng.integers(10, size=200)
     second = (first + rng.integers(1, 10, size=200)) % 10
@@ -333,7 +333,7 @@ def test_equal_raters_are_not_at_odds() -> None:
     answers = pd.DataFrame(names[ends].T, columns=["winner", "loser"])
     answers["rater"] = np.repeat(np.arange(8), 25)
     found = raters(relpref.fit(answers=answers))
-    assert found["p_value"].min() < 0.0013
+    assert found["p_value"].min() < 0.01 / 8
     assert not found["at_odds"].any()
     # If this rater prefers what is worse, the verdict is right, and is about nobody else.
     contrary, sides = answers["rater"] == 0, ["winner", "loser"]
