@@ -121,7 +121,8 @@ def recognized(
         )
         raise DataError(f"{table.name}: the table can be read in several ways: {ways}")
     if not readings and (remedy := _remedy(sheet)):
-        raise DataError(f"{table.name}{remedy}")
+        sheets = [note for note in table.notes if note.startswith("the sheet ")]
+        raise DataError(f"{table.name}{'; '.join([remedy, *sheets])}")
     if not readings or not readings[0].description:
         return table
     read = readings[0].table()

@@ -520,8 +520,9 @@ def read_pieces(
         if piece.text and not number:
             decimal = _decimal_of(piece)
             notes += ("the file has decimal commas",) if decimal == "," else ()
+        frame = piece.frame if piece.text else piece.frame.apply(_pointed)
         yield Table(
-            piece.frame,
+            frame,
             str(file),
             piece.lines,
             text=piece.text,
@@ -529,6 +530,15 @@ def read_pieces(
             decimal=decimal,
             notes=notes,
         )
+
+
+def _pointed(column: pd.Series) -> pd.Series:
+    """Return numbers for texts such as "3,50", where all cells are such texts or missing."""
+    cells = column.dropna()
+    if cells.empty or not pd.api.types.is_string_dtype(cells):
+        return column
+    plain = all(_DECIMAL_COMMA(cell) and not _IN_DOUBT(cell) for cell in cells)
+    return column.str.replace(",", ".").astype(float) if plain else column
 
 
 def _decimal_of(piece: Piece) -> str:

@@ -172,6 +172,17 @@ def test_excel(tmp_path: Path) -> None:
         book.sheets["Sheet1"]["A1"] = "Votes of the club"
     data = PreferenceData.from_tables(answers=file)
     assert data.num_answers == 3 and "the header is in row 4" in str(data.notes)
+    drinks = pd.DataFrame(
+        {"drink": ["tea", "coffee"], "price": ["2,5", "3,20"], "code": ["1,234", "5,678"]}
+    )
+    drinks.to_excel(file, index=False)
+    read = read_table(file).frame
+    assert read["price"].tolist() == [2.5, 3.2] and read["code"].tolist() == ["1,234", "5,678"]
+    with pd.ExcelWriter(file) as book:
+        drinks.to_excel(book, sheet_name="A")
+        frame.to_excel(book, sheet_name="B")
+    with pytest.raises(DataError, match="; the sheet 'A' was read, and 'B' was not"):
+        PreferenceData.from_tables(answers=file)
     pd.DataFrame().to_excel(file)
     with pytest.raises(DataError, match="the file is empty|no rows"):
         PreferenceData.from_tables(answers=file)
