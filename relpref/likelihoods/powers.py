@@ -207,14 +207,14 @@ def _climbed(
 ) -> Array:
     """A distance between 0 and ``farthest`` where the slope is 0, by Newton's method.
 
-    Where a step leaves the bracket, or leads to an end that was tried, the bracket is halved; where
-    ``near``, the first mode is sought, and the distance is ``farthest`` if there is none before the
-    slope rises.
+    Where a step leaves the bracket, or leads to an end that was tried, the bracket is halved, and
+    where the last one did not halve the slope; where ``near``, the first mode is sought, and the
+    distance is ``farthest`` if there is none before the slope rises.
     """
     xp = namespace(start, farthest)
 
     def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
-        at, t, low, high, _ = carry
+        at, t, low, high, before, _ = carry
         slope, bend = rise(t)
         low = xp.where(slope > 0, xp.maximum(low, t), low)
         high = xp.where(slope > 0, high, xp.minimum(high, t))
@@ -225,14 +225,16 @@ def _climbed(
         least = xp.sqrt(xp.maximum(low, 1e-4 * high) * high)
         inside &= (newton - low > 1e-9 * high) & (newton < high)
         halved = xp.where(near, high, xp.where(low < 0.1 * high, least, 0.5 * (low + high)))
-        moved = xp.where(inside & ((at % 3 < 2) | near), newton, halved)
-        return at + 1, xp.where(left, moved, t), low, high, left
+        falls = 2 * xp.abs(slope) < before
+        moved = xp.where(inside & (falls | near), newton, halved)
+        return at + 1, xp.where(left, moved, t), low, high, xp.abs(slope), left
 
     def more(carry: tuple[Array, ...]) -> Array:
-        return xp.any(carry[4]) & (carry[0] < _CLIMBED)
+        return xp.any(carry[5]) & (carry[0] < _CLIMBED)
 
     above = (1 + 1e-9) * farthest  # which was not tried
-    first = (xp.asarray(0), start, xp.zeros_like(start), above, xp.ones(start.shape, bool))
+    steep = xp.full_like(start, xp.inf)
+    first = (xp.asarray(0), start, 0 * start, above, steep, xp.ones(start.shape, bool))
     return while_loop(more, step, first)[1]
 
 
