@@ -29,7 +29,7 @@ from relpref.result import CODES, Result
 
 _CONVERGED = CODES.index(Result.converged)
 _MOVES = (0.7, -1.1, 0.1)  # of unconstrained hyperparameters, after which numbers are compared
-_EXACT = 1e-9  # change of a log probability that is more than rounding
+_EXACT = 1e-6  # change of a log probability, relative to the largest one, that is an effect
 # Most searches with entries of plates; before each but the first their scale is estimated.
 _TURNS = 6
 _SETTLED = 0.03  # by how much the logarithms of scales may still move
@@ -141,8 +141,7 @@ def _numbers(program: Program, plated: list[str], values: Values) -> list[list[A
         rest = prior.covariance, prior.location, prior.offset, prior.noise, prior.projection
         parts = prior.observations, rest, *(parameters[name] for name in plated)
         return [numbers_of(part)[0] for part in parts]
-    by_jax = _numbers_by_jax(program, tuple(plated), values)
-    return [list(map(np.asarray, part)) for part in by_jax]
+    return _numbers_by_jax(program, tuple(plated), values)
 
 
 @compiled(static_argnums=1)
@@ -224,7 +223,8 @@ def _row(program: Program, name: str, number: int) -> Any:
     first, row = log_p(0.0), np.zeros(len(place), np.int64)
     for digit in range(number.bit_length()):
         half = np.arange(number) >> digit & 1
-        inside, outside = (np.abs(log_p(part) - first) > _EXACT for part in (half, 1 - half))
+        changes = np.abs(np.stack([log_p(half), log_p(1 - half)]) - first)
+        inside, outside = changes > _EXACT * np.max(changes, initial=0.0)
         if np.any(inside & outside):
             return None
         row += inside << digit

@@ -293,9 +293,9 @@ def test_what_a_program_computes_itself(engine: Any) -> None:
             assert_allclose(evidence.gradient[name], slope, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["answers", "two", "link", "projection", "latents"])
+@pytest.mark.parametrize("kind", ["answers", "exact", "two", "link", "projection", "latents"])
 def test_a_site_in_a_plate_that_answers_depend_on_is_learned(kind: str) -> None:
-    """Wherever it is used; of these the entry of each answer is known of the first alone."""
+    """Wherever it is used; of these the entry of each answer is known of the first two alone."""
     item, rater, value = np.arange(9) % 4, np.array([0, 1, 2, 2, 1, 0, 4, 4, 3]), np.arange(9) % 2
 
     def program(value: Any) -> None:
@@ -312,11 +312,12 @@ def test_a_site_in_a_plate_that_answers_depend_on_is_learned(kind: str) -> None:
             numpyro.sample("y", ProbitComparison(gap, scale=scales), obs=value)
         else:
             gap = gap * noise[rater] if kind == "projection" else gap
-            numpyro.sample("y", ProbitComparison(gap), obs=value)
+            scales = 1e-7 * noise[rater] if kind == "exact" else jnp.ones(9)
+            numpyro.sample("y", ProbitComparison(gap, scale=scales), obs=value)
 
     with float64():
         prepared = prepare_plates(Program.of(program, (value,)), average=True)
     assert not prepared.fixed
-    assert (prepared.members is not None) == (kind == "answers")
+    assert (prepared.members is not None) == (kind in ("answers", "exact"))
     if prepared.members is not None:
         assert_allclose(prepared.members.row, rater)
