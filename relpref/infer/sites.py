@@ -6,6 +6,10 @@ sweeps to settle and variances few, so a few held sweeps after each fresh one ha
 factorizations (Seeger & Nickisch 2011, "Fast convergent algorithms for expectation propagation
 approximate Bayesian inference"). Convergence is judged at fresh sweeps only.
 
+Sites are a fixed point of a sweep. The last few fresh sweeps tell how its updates change with the
+sites, and the next step goes where they would vanish if that were linear (Anderson 1965, "Iterative
+procedures for nonlinear integral equations").
+
 On arrays of NumPy nothing is compiled, and the same code runs step by step; on arrays of JAX it can
 be compiled and mapped.
 """
@@ -30,13 +34,16 @@ from relpref.linalg.arrays import (
 )
 from relpref.result import CODES, Result
 
-# The damping shrinks by _BRAKE when a fresh sweep finds a larger residual and recovers by _RELAX
-# when it finds a smaller one.
-_BRAKE, _RELAX, _SMALLEST = 0.6, 1.15, 0.05
+# The damping shrinks by _BRAKE when a fresh sweep finds a residual that is _GROWN times as large,
+# and recovers by _RELAX when it finds a smaller one.
+_BRAKE, _RELAX, _SMALLEST, _GROWN = 0.6, 1.15, 0.05, 1.2
 _HOPELESS = 1e-3  # damping after many steps in a row that led to unusable sites
 # Held sweeps follow a fresh one with a residual below _HOLD_BELOW, at most _MOST_HELD of them, as
 # long as the residual falls and until it is within _SETTLED of that of the fresh one.
 _HOLD_BELOW, _MOST_HELD, _SETTLED = 0.3, 6, 0.02
+# Number of earlier sweeps from which a step is extrapolated, below a residual of _NEAR. Weights of
+# an absolute sum above _MOST_WEIGHT are not used; _RIDGE is added to their equations.
+_EARLIER, _NEAR, _MOST_WEIGHT, _RIDGE = 3, 1.0, 8.0, 1e-10
 
 
 class Sites(NamedTuple):
@@ -107,10 +114,11 @@ class State(NamedTuple):
     sites: Sites  # where the next sweep evaluates
     fit: Fit  # of the last fresh sweep
     mean: Array  # of the projections, as the held sweeps moved it, shape (m,)
-    # base and aim: those of the last usable fresh sweep and where their update points; a step to
-    # unusable sites is taken again, shorter
-    base: Sites
-    aim: Sites
+    # Sites of the last usable fresh sweeps, the latest first, and where their updates point, shape
+    # (1 + _EARLIER, 2m) each. A step to unusable sites is taken again, shorter.
+    bases: Array
+    aims: Array
+    usable_sweeps: Array  # their number
     damping: Array  # fraction of an update that is taken
     log_normalizer: Array  # log Ẑ of every row at the last fresh sweep, shape (m,)
     # residual and held_residual: of the last usable fresh sweep, and of the last sweep
@@ -135,8 +143,9 @@ def begin(sites: Sites, fit: Fit) -> State:
     """The state before the first sweep; only the shapes of the fit are used."""
     xp = namespace(sites.precision)
     unit = xp.ones((), sites.precision.dtype)
-    mean, nowhere = fit.marginals.mean, unit * xp.inf
-    return State(sites, fit, mean, sites, sites, unit, mean, nowhere, nowhere, xp.asarray(-1))
+    mean, nowhere, none = fit.marginals.mean, unit * xp.inf, xp.asarray(0)
+    past = xp.stack([xp.concatenate(sites)] * (1 + _EARLIER))
+    return State(sites, fit, mean, past, past, none, unit, mean, nowhere, nowhere, none - 1)
 
 
 def with_known(known: Known | None, sites: Sites) -> Sites:
@@ -237,35 +246,68 @@ def advance(
     accepted = fresh & good
 
     # The residual of the prior alone does not tell whether a step without damping is too long.
-    shrinking = (residual < state.residual) | ~state.base.precision.any()
+    shrinking = (residual < state.residual) | ~state.bases[0, : counts.size].any()
+    growing = residual > _GROWN * state.residual
     adapted = choose(
         shrinking,
         xp.minimum(1.0, _RELAX * state.damping),
-        xp.maximum(_BRAKE * state.damping, _SMALLEST),
+        choose(growing, xp.maximum(_BRAKE * state.damping, _SMALLEST), state.damping),
     )
     damping = choose(fresh, choose(good, adapted, 0.5 * state.damping), state.damping)
-    base, aim = choose(accepted, (sites, target), (state.base, state.aim))
-    # A held sweep that failed moves nothing; a fresh one follows.
-    start, end = choose(
-        good | fresh, (choose(fresh, base, sites), choose(fresh, aim, target)), (sites, sites)
+    latest = xp.concatenate(sites), xp.concatenate(target)
+    bases, aims = (
+        choose(accepted, xp.concatenate([new[None], old[:-1]]), old)
+        for new, old in zip(latest, (state.bases, state.aims), strict=True)
     )
-    moved = Sites(*(old + damping * (new - old) for old, new in zip(start, end, strict=True)))
+    usable_sweeps = state.usable_sweeps + accepted
+    # A held sweep that failed moves nothing; a fresh one follows.
+    going = choose(good, latest, (latest[0], latest[0]))
+    start, end = choose(fresh, (bases[0], aims[0]), going)
+    moved = start + damping * (end - start)
+
+    def extrapolated() -> Array:
+        scale = xp.tile(counts, 2) * xp.concatenate([marginals.variance, spread])
+        further = _extrapolated(bases, aims, usable_sweeps, scale, damping)
+        allowed = (further[: counts.size] >= 0) | ~sought | xp.logical_not(log_concave)
+        return choose(allowed.all() & xp.isfinite(further).all(), further, moved)
+
+    near = accepted & (residual < _NEAR) & (usable_sweeps > 1)
+    moved = cond(near, extrapolated, lambda: moved)
 
     close = residual < _SETTLED * state.residual
     hold_on = good & (residual < state.held_residual) & ~close & (state.held < _MOST_HELD)
     hold = choose(fresh, holding & good & (residual < _HOLD_BELOW), hold_on)
     return State(
-        sites=moved,
+        sites=Sites(moved[: counts.size], moved[counts.size :]),
         fit=fit,
         mean=marginals.mean,
-        base=base,
-        aim=aim,
+        bases=bases,
+        aims=aims,
+        usable_sweeps=usable_sweeps,
         damping=damping,
         log_normalizer=choose(fresh, moments.log_normalizer, state.log_normalizer),
         residual=choose(accepted, residual, state.residual),
         held_residual=residual,
         held=choose(hold, xp.maximum(state.held, 0) + 1, -1),
     ), usable
+
+
+def _extrapolated(bases: Array, aims: Array, number: Array, scale: Array, damping: Array) -> Array:
+    """Sites where the updates of the last sweeps would vanish, were they linear; shape (2m,).
+
+    NaN where they do not tell. Updates are compared in the units of ``scale``.
+    """
+    xp = namespace(bases)
+    earlier = (np.arange(_EARLIER) < number - 1)[:, None]
+    updates = aims - bases
+    changes = earlier * scale * (updates[0] - updates[1:])
+    sizes = xp.maximum(xp.sqrt((changes**2).sum(axis=1)), 1e-300)
+    changes = changes / sizes[:, None]
+    gram = changes @ changes.T + _RIDGE * np.eye(_EARLIER)
+    weights = xp.linalg.solve(gram, changes @ (scale * updates[0])) / sizes
+    weights = xp.where(abs(weights).sum() < _MOST_WEIGHT, weights, xp.nan)
+    moved = bases + damping * updates
+    return moved[0] - (earlier[:, 0] * weights) @ (moved[0] - moved[1:])
 
 
 def held(

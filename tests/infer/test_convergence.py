@@ -7,14 +7,17 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit
 
-from relpref.infer import InferenceWarning, Laplace
+from relpref import PreferenceData
+from relpref.infer import EP, InferenceWarning, Laplace
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import LogitBernoulli
 from relpref.linalg import Dense
+from relpref.models import xpgp
 
 VARIANCE, COUNT = 30.0, 2
 
@@ -58,3 +61,36 @@ def test_a_step_that_goes_too_far_is_halved_until_it_climbs() -> None:
         assert least == 0.5
         with pytest.warns(InferenceWarning, match="max_iterations"):
             assert_allclose(found.mean(), there, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "raters", "grouped", "amplitude", "spread", "most"),
+    [
+        (300, 10, False, 1.0, 1.0, 22),  # 53 sweeps without extrapolation
+        (300, 10, True, 3.0, 1.5, 27),  # 54
+        (60, 4, True, 5.0, 2.5, 45),  # no convergence within 500
+    ],
+)
+def test_updates_that_shrink_slowly_are_extrapolated(
+    rows: int, raters: int, grouped: bool, amplitude: float, spread: float, most: int
+) -> None:
+    rng = np.random.default_rng(0)
+    utility = rng.normal(size=8)
+    noise = np.exp(rng.normal(0, 0.4, size=raters))
+    rater = rng.integers(0, raters, size=rows)
+    pairs = np.array([rng.choice(8, 2, replace=False) for _ in range(rows)])
+    gap = utility[pairs[:, 0]] - utility[pairs[:, 1]]
+    lost = gap + noise[rater] * rng.normal(size=rows) <= 0
+    pairs[lost] = pairs[lost][:, ::-1]
+    answers = pd.DataFrame(pairs.astype(str), columns=["winner", "loser"])
+    answers["rater"] = rater.astype(str)
+    given = {"individual_amplitude": amplitude, "rater_spread": spread}
+    if grouped:
+        answers["group"] = (np.arange(rows) % 20).astype(str)
+        given["group_sd"] = 1.0
+    data = PreferenceData.from_tables(answers=answers)
+    engine = EP(xpgp, fixed=given, hyperparameters="maximize", check=False)
+    posterior = engine.run(0, data, progress_bar=False)
+    assert posterior.result.ok
+    assert posterior.info["iterations"] <= most
+    assert posterior.info["residual"] <= engine.tol
