@@ -23,13 +23,15 @@ from relpref.infer.reweighting import MIN_EFFECTIVE, directions, log_likelihoods
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import smoothed, threshold
 from relpref.likelihoods.lists import FEW_NODES
+from relpref.likelihoods.orders import NODES
 from relpref.limits import MAX_CHECKED_NUMBERS
 from relpref.posterior.gaussian import Floats, root_of
 from relpref.posterior.utility import UTILITY
 
 # Sequences of draws, independent of each other, whose differences give the errors; draws of each
-# in the rounds, of which later ones come where the first are not enough.
-_SEQUENCES, _ROUNDS = 8, (128, 384, 1536)
+# in the rounds, of which later ones come where the first are not enough, or of the only round where
+# that one alone would take too long.
+_SEQUENCES, _ROUNDS, _ONLY = 8, (128, 384, 1536), 64
 # Degrees of freedom and factor of the sds of the proposals, each of as many draws, for dimensions
 # below a number of them. In few dimensions second moments need draws in tails, which may be as wide
 # as those of the prior; in many such draws have no weight.
@@ -44,6 +46,7 @@ _SKEWED = (
 )
 # Error of a probability that is said, if it is this many standard errors of the draws.
 _VISIBLE, _SURE = 0.01, 4.0
+_NUMBERS_OF_ROW = 5  # one answer costs as much as so many integrands
 _MOST_PAIRS = 500  # whose probabilities are compared
 _UNRELIABLE = "because the importance weights of draws cannot be relied on"
 _ILL_CONDITIONED = 1e8  # from this condition number on, directions without variance are left out
@@ -142,15 +145,19 @@ def checked(
     weights : array, shape (K,)
         Weights of the components; they add up to 1.
     """
-    if _cost(program, values[0]) > MAX_CHECKED_NUMBERS:
-        return Checked(list(components), 0.0, "not checked, because the lists are too many", True)
+    most = MAX_CHECKED_NUMBERS / (_SEQUENCES * _cost(program, values[0]))  # draws of a sequence
+    rounds = _ROUNDS if most >= _ROUNDS[0] else (_ONLY,)
+    if most < rounds[0]:
+        return Checked(list(components), 0.0, "not checked, because it takes too long", True)
     targets = [
         _Target.of(program.at(given), component)
         for given, component in zip(values, components, strict=True)
     ]
     mean, covariance = _moments(components, weights)
     several: list[_Draws] = []
-    for start, number in zip(np.cumsum((0, *_ROUNDS)), _ROUNDS, strict=False):
+    for start, number in zip(np.cumsum((0, *rounds)), rounds, strict=False):
+        if start + number > most:
+            break
         several.append(_weighted(targets, weights, number, int(start)))
         draws = _Draws(*(np.concatenate(part) for part in zip(*several, strict=True)))
         tail = smoothed(draws.exact)
@@ -233,16 +240,15 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
 
 
 def _cost(program: Program, values: Mapping[str, Any]) -> float:
-    """Numbers that the probabilities of all lists need at the first draws."""
-    if not program.layout.ordered:
-        return 0.0
-    sizes = [
-        likelihood.sizes
-        for likelihood, *_ in program.at(values).on_host().prior.observations
-        if hasattr(likelihood, "sizes")
-    ]
-    each = (size.lists * size.items * FEW_NODES ** (1 + size.tied) for size in sizes)
-    return float(_SEQUENCES * _ROUNDS[0] * sum(each))
+    """Numbers that the log likelihood of a draw needs: those of integrals of lists, and of rows."""
+    cost = float(_NUMBERS_OF_ROW * program.layout.num_rows)
+    if program.layout.ordered:
+        for likelihood, *_ in program.at(values).on_host().prior.observations:
+            if hasattr(likelihood, "sizes"):
+                size = likelihood.sizes
+                nodes = FEW_NODES**2 if size.tied else NODES // 2
+                cost += size.lists * size.items * nodes
+    return cost
 
 
 def _moments(components: Sequence[Component], weights: Floats) -> tuple[Floats, Floats]:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.tilted import log_ndtr
@@ -31,6 +32,7 @@ NODES = 128  # of a grid; 0.1 apart where utilities are near each other
 _AT_ONCE = 2**22  # numbers of the grids of pairs of nodes that lie in memory together
 _NOTHING = -1e30  # the logarithm of 0, of which differences are numbers
 _REACH = 6 * NOISE  # of the grid, beyond the utilities
+_SMALL = 1e-200  # probability whose parts may be smaller than the smallest number
 
 
 class Noise(Enum):
@@ -87,7 +89,7 @@ def log_probability(
     """
     if noise is GUMBEL:
         return _plackett_luce(utility, block, tied=tied)
-    (_, size), xp = utility.shape, namespace(utility, block)
+    xp = namespace(utility, block)
     present = block >= 0
     low = xp.min(xp.where(present, utility, xp.inf), axis=1, initial=1e30)
     high = xp.max(xp.where(present, utility, -xp.inf), axis=1, initial=-1e30)
@@ -98,7 +100,19 @@ def log_probability(
     grid = (low - _REACH)[:, None] + step[:, None] * np.arange(nodes)
     # A place without an item has no effect, but must be finite.
     near = xp.where(present, utility, low[:, None])
-    distance = (grid[:, None, :] - near[:, :, None]) / NOISE
+    if xp is np and (np.max(block, axis=1, initial=-1) + 1 == present.sum(axis=1)).all():
+        result = _of_orders(near, block, grid, step)
+        lost = np.isnan(result)
+        if lost.any():
+            result[lost] = _of_partitions(near[lost], block[lost], grid[lost], step[lost], False)
+        return result
+    return _of_partitions(near, block, grid, step, tied)
+
+
+def _of_partitions(utility: Array, block: Array, grid: Array, step: Array, tied: bool) -> Array:
+    """Log probability of ordered partitions with Gaussian noise, shape (p,)."""
+    xp = namespace(utility, block)
+    distance = (grid[:, None, :] - utility[:, :, None]) / NOISE
     log_density = -(distance**2) / 2 - np.log(NOISE * np.sqrt(2 * np.pi))
     score = -distance / NOISE
     log_below, log_above = log_ndtr(xp.stack([distance, -distance]))
@@ -112,7 +126,7 @@ def log_probability(
 
     hazard, log_rate = xp.exp(log_density - log_above), log_density - log_below
     first = members(0)
-    start = _State(total(first, log_above), -total(first, hazard), 0.0 * low)
+    start = _State(total(first, log_above), -total(first, hazard), 0.0 * step)
 
     def after(at: Any, state: _State) -> _State:
         number = at + 1
@@ -147,7 +161,30 @@ def log_probability(
             xp.where(number == last, ended, state.result),
         )
 
-    return fori_loop(max(size - 1, 0), after, start).result
+    return fori_loop(max(block.shape[1] - 1, 0), after, start).result
+
+
+def _of_orders(utility: Array, block: Array, grid: Array, step: Array) -> Array:
+    """Log probability where each block is one item, of NumPy's arrays, shape (p,).
+
+    It is that of `_of_partitions` without logarithms; NaN where numbers are too small for that.
+    """
+    order = np.argsort(np.where(block < 0, block.shape[1], block), axis=1)
+    ordered = np.take_along_axis(utility, order, axis=1)
+    sizes, constant = (block >= 0).sum(axis=1), NOISE * np.sqrt(2 * np.pi)
+    distance = (grid - ordered[:, :1]) / NOISE
+    above, flow = special.ndtr(-distance), np.exp(-0.5 * distance**2) / constant
+    result = np.ones(len(step))
+    for number in range(1, block.shape[1]):
+        distance = (grid - ordered[:, number, None]) / NOISE
+        density = np.exp(-0.5 * distance**2) / constant
+        slope, flow = -flow, density * above
+        result = np.where(number < sizes, step * flow.sum(axis=1), result)
+        # The same rule as above.
+        steep = (density * slope - distance / NOISE * flow) * (step[:, None] / 12)
+        later = np.cumsum(flow[:, ::-1], axis=1)[:, ::-1] - 0.5 * flow
+        above = step[:, None] * (later + np.maximum(steep, -0.45 * flow))
+    return np.log(np.where(result < _SMALL, np.nan, result))
 
 
 def _log_sum(values: Array, axis: int) -> Array:

@@ -174,6 +174,18 @@ def test_weights_that_cannot_be_relied_on_are_said(monkeypatch: pytest.MonkeyPat
     assert posterior.info["check"].startswith("not checked, because")
 
 
+def test_long_lists_have_fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relpref.infer import self_check
+
+    rng = np.random.default_rng(0)
+    orders = pd.DataFrame([rng.permutation(list("abcd")) for _ in range(6)])
+    orders.columns = ["rank1", "rank2", "rank3", "rank4"]
+    known = {"individual_amplitude": 1.0}
+    for most, words in ((1e8, "of 1024)"), (1.5e6, "of 512)"), (1e5, "takes too long")):
+        monkeypatch.setattr(self_check, "MAX_CHECKED_NUMBERS", most)
+        assert words in fit(orders, list("abcd"), fixed=known).info["check"]
+
+
 @pytest.mark.parametrize("lengthscale", [0.2, 0.5, 0.55, 0.56, 3.0])
 def test_a_prior_that_varies_in_few_directions(lengthscale: float) -> None:
     """The draws keep the posterior's shape where a Cholesky factor of the prior barely exists."""

@@ -144,6 +144,18 @@ def test_gradient(blocks: list[int], noise: Noise) -> None:
             assert found == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=error, abs=error)
 
 
+@pytest.mark.parametrize("spread", [1.0, 5.0, 15.0])
+def test_orders_without_logarithms(spread: float) -> None:
+    """NumPy computes them so, and those of very small probability with logarithms."""
+    rng = np.random.default_rng(0)
+    utility = spread * rng.normal(size=(200, 6))
+    block = np.argsort(rng.random((200, 6)), axis=1)
+    block[:80] = np.where(block[:80] >= 4, -1, block[:80])
+    found, expected = log_probability(utility, block), by_jax(utility, block, GAUSSIAN)
+    assert found == pytest.approx(expected, rel=1e-11, abs=1e-11)
+    assert spread < 15 or found.min() < np.log(1e-308)
+
+
 def test_single_precision() -> None:
     utility = 2.0 * np.arange(6.0)[None]
     block = np.arange(6)[None]
