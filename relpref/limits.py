@@ -79,7 +79,7 @@ MAX_NUMBERS_OF_MIXTURE = 30_000_000  # in the covariances of all draws: 240 MB
 # infer: weighted draws of a posterior
 MAX_PREDICTORS_OF_DRAWS = 2_000_000  # evaluated together: 16 MB
 MAX_NUMBERS_OF_DRAWS = 20_000_000  # in all draws: 160 MB
-MAX_CHECKED_NUMBERS = 100_000_000  # integrands of lists in a check: about two seconds
+MAX_CHECKED_NUMBERS = 125_000_000  # integrands of lists in a check: about two seconds
 MAX_CHECKED = 150  # latent values of a fit that checks itself; with more, weights vary too much
 
 # diagnostics

@@ -22,8 +22,6 @@ from relpref.infer.program import Program
 from relpref.infer.reweighting import MIN_EFFECTIVE, directions, log_likelihoods
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import smoothed, threshold
-from relpref.likelihoods.lists import FEW_NODES
-from relpref.likelihoods.orders import NODES
 from relpref.limits import MAX_CHECKED_NUMBERS
 from relpref.posterior.gaussian import Floats, root_of
 from relpref.posterior.utility import UTILITY
@@ -40,6 +38,7 @@ _PROPOSALS = ((10, ((7.0, 1.15), (3.0, 2.0))), (50, ((7.0, 1.15),)), (np.inf, ((
 _TOLERANCE = 0.05
 _ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
 _RIGHT = "no mean is seen to be off by more than 0.05 sds, no sd by more than 5 %"
+_UNDECIDED = "not decided, because so few draws do not tell whether means or sds are off"
 _SKEWED = (
     "probabilities of an order may be off by up to {:.2f}, because the exact posterior is skewed; "
     "reweighted() has its shape"
@@ -175,7 +174,8 @@ def checked(
     facts = f"{effective:.0f} effective draws of {len(draws.exact)}"
     if not reliable:
         return Checked(list(components), 0.0, f"not checked, {_UNRELIABLE} ({facts})", False)
-    moved, shift, note = list(components), 0.0, _RIGHT
+    moved, shift = list(components), 0.0
+    note = _RIGHT if verdict.decided else _UNDECIDED
     if verdict.off:
         move = _transport(covariance, covariance + changes[1][0])
         center = mean + changes[0][0]
@@ -244,10 +244,7 @@ def _cost(program: Program, values: Mapping[str, Any]) -> float:
     cost = float(_NUMBERS_OF_ROW * program.layout.num_rows)
     if program.layout.ordered:
         for likelihood, *_ in program.at(values).on_host().prior.observations:
-            if hasattr(likelihood, "sizes"):
-                size = likelihood.sizes
-                nodes = FEW_NODES**2 if size.tied else NODES // 2
-                cost += size.lists * size.items * nodes
+            cost += getattr(likelihood, "integrands", 0)
     return cost
 
 

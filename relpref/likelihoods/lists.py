@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.comparison import Comparison, OfComparison
-from relpref.likelihoods.orders import GUMBEL, NODES, log_probability
+from relpref.likelihoods.orders import GUMBEL, NODES, integrands, log_probability
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
@@ -21,9 +21,13 @@ from relpref.likelihoods.tilted import (
 from relpref.linalg.arrays import namespace
 from relpref.linalg.covariance import Pulls, joined
 
-# Nodes of lists of two blocks, such as choices, whose probability is one integral over the line,
-# and of lists with ties, whose probability is an integral over the plane.
+# Nodes of lists of two blocks, such as choices, whose probability is one integral.
 FEW_NODES = 32
+
+
+def _nodes(block: Array) -> int:
+    """Number of nodes for lists of NumPy's arrays."""
+    return FEW_NODES if np.max(block, initial=0) <= 1 else NODES // 2
 
 
 class ListSizes(NamedTuple):
@@ -169,6 +173,14 @@ class ListComparison(OfComparison):
         return scores.set(lists.astype(alone.dtype), mode="drop")
 
     @property
+    def integrands(self) -> int:
+        """Number of integrands that the probabilities of all lists take, with NumPy."""
+        rows, present = self._rows()
+        gap: Any = np.zeros(len(self.number))
+        block = self._slots(rows, present, gap)[1]
+        return integrands(block, _nodes(block))
+
+    @property
     def first_rows(self) -> Array:
         """First row of each list, the number of rows where there is no list, shape (lists,)."""
         rows, present = self._rows()
@@ -178,7 +190,7 @@ class ListComparison(OfComparison):
         """Log probability of each list at gaps of the rows.
 
         Gaps have the shape (..., m), the result (..., lists), which is 0 where there is no list.
-        Arrays of NumPy are computed without JAX, on coarser grids, within 1e-3.
+        Arrays of NumPy are computed without JAX, on coarser grids, mostly within 1e-3.
         """
         xp = namespace(gap, self.number)
         rows, present = self._rows()
@@ -186,8 +198,7 @@ class ListComparison(OfComparison):
         which: Any = slice(None)
         nodes = NODES
         if xp is np:
-            plain = np.max(block, initial=0) <= 1
-            nodes = FEW_NODES if plain or self.sizes.tied else NODES // 2
+            nodes = _nodes(block)
             # Equal lists are computed once.
             looks = utility.reshape(-1, *block.shape)[[0, -1]]
             keys = np.concatenate([*looks, block], axis=1)

@@ -17,6 +17,7 @@ dy, y > 0.
 """
 
 from enum import Enum
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +34,11 @@ _AT_ONCE = 2**22  # numbers of the grids of pairs of nodes that lie in memory to
 _NOTHING = -1e30  # the logarithm of 0, of which differences are numbers
 _REACH = 6 * NOISE  # of the grid, beyond the utilities
 _SMALL = 1e-200  # probability whose parts may be smaller than the smallest number
+# Probability that rounding may spoil, and items whose products of differences are multiplied out.
+_SMALL_OF_TIES, _MOST_EXPANDED = 1e-12, 6
+_IN_CACHE = 2**13  # numbers of an array
+_TINY = np.finfo(float).tiny
+_CONSTANT = NOISE * np.sqrt(2 * np.pi)
 
 
 class Noise(Enum):
@@ -100,11 +106,11 @@ def log_probability(
     grid = (low - _REACH)[:, None] + step[:, None] * np.arange(nodes)
     # A place without an item has no effect, but must be finite.
     near = xp.where(present, utility, low[:, None])
-    if xp is np and (np.max(block, axis=1, initial=-1) + 1 == present.sum(axis=1)).all():
-        result = _of_orders(near, block, grid, step)
+    if xp is np:
+        result = _without_logarithms(near, block, grid, step)
         lost = np.isnan(result)
         if lost.any():
-            result[lost] = _of_partitions(near[lost], block[lost], grid[lost], step[lost], False)
+            result[lost] = _of_partitions(near[lost], block[lost], grid[lost], step[lost], tied)
         return result
     return _of_partitions(near, block, grid, step, tied)
 
@@ -113,7 +119,7 @@ def _of_partitions(utility: Array, block: Array, grid: Array, step: Array, tied:
     """Log probability of ordered partitions with Gaussian noise, shape (p,)."""
     xp = namespace(utility, block)
     distance = (grid[:, None, :] - utility[:, :, None]) / NOISE
-    log_density = -(distance**2) / 2 - np.log(NOISE * np.sqrt(2 * np.pi))
+    log_density = -(distance**2) / 2 - np.log(_CONSTANT)
     score = -distance / NOISE
     log_below, log_above = log_ndtr(xp.stack([distance, -distance]))
     last = xp.max(block, axis=1, initial=0)
@@ -164,27 +170,95 @@ def _of_partitions(utility: Array, block: Array, grid: Array, step: Array, tied:
     return fori_loop(max(block.shape[1] - 1, 0), after, start).result
 
 
-def _of_orders(utility: Array, block: Array, grid: Array, step: Array) -> Array:
-    """Log probability where each block is one item, of NumPy's arrays, shape (p,).
+def _without_logarithms(utility: Array, block: Array, grid: Array, step: Array) -> Array:
+    """Log probability of ordered partitions with Gaussian noise, of NumPy's arrays, shape (p,).
 
-    It is that of `_of_partitions` without logarithms; NaN where numbers are too small for that.
+    It is that of `_of_partitions`; NaN where numbers are too small for this, or where a block that
+    is neither the first nor the last has more than ``_MOST_EXPANDED`` items.
     """
+    patterns, which = np.unique(_counts(block), axis=0, return_inverse=True)
     order = np.argsort(np.where(block < 0, block.shape[1], block), axis=1)
-    ordered = np.take_along_axis(utility, order, axis=1)
-    sizes, constant = (block >= 0).sum(axis=1), NOISE * np.sqrt(2 * np.pi)
-    distance = (grid - ordered[:, :1]) / NOISE
-    above, flow = special.ndtr(-distance), np.exp(-0.5 * distance**2) / constant
-    result = np.ones(len(step))
-    for number in range(1, block.shape[1]):
-        distance = (grid - ordered[:, number, None]) / NOISE
-        density = np.exp(-0.5 * distance**2) / constant
-        slope, flow = -flow, density * above
-        result = np.where(number < sizes, step * flow.sum(axis=1), result)
-        # The same rule as above.
-        steep = (density * slope - distance / NOISE * flow) * (step[:, None] / 12)
-        later = np.cumsum(flow[:, ::-1], axis=1)[:, ::-1] - 0.5 * flow
-        above = step[:, None] * (later + np.maximum(steep, -0.45 * flow))
-    return np.log(np.where(result < _SMALL, np.nan, result))
+    utility, result = np.take_along_axis(utility, order, axis=1), np.empty(len(block))
+    together = max(1, _IN_CACHE // grid.shape[1])
+    for number, pattern in enumerate(patterns):
+        sizes, same = pattern[pattern > 0], np.flatnonzero(which.ravel() == number)
+        largest = max(sizes[1:-1], default=1)
+        small = _SMALL if largest == 1 else _SMALL_OF_TIES
+        for at in range(0, len(same), together):
+            rows = same[at : at + together]
+            chance: Any = np.nan
+            if largest <= _MOST_EXPANDED:
+                chance = _chance(utility[rows], np.cumsum(sizes), grid[rows], step[rows, None])
+            result[rows] = np.log(np.where(chance < small, np.nan, chance))
+    return result
+
+
+def integrands(block: Array, nodes: int = NODES) -> int:
+    """Number of integrands that the probabilities of ordered partitions take."""
+    counts = _counts(block)
+    last = (counts > 0).sum(axis=1, keepdims=True) - 1
+    number = np.arange(counts.shape[1])
+    several = (counts > 1) & (number > 0) & (number < last)
+    each = np.where(counts > _MOST_EXPANDED, counts * nodes, 2.0**counts)
+    return int(nodes * np.where(several, each, counts).sum())
+
+
+def _counts(block: Array) -> Array:
+    """Number of items in each block, shape (p, k)."""
+    return np.stack([(block == number).sum(axis=1) for number in range(block.shape[1])], axis=1)
+
+
+def _chance(utility: Array, ends: Array, grid: Array, step: Array) -> Array:
+    """Probability that items, best first, are in blocks that end at given places, shape (p,)."""
+
+    def members(start: int, end: int) -> list[tuple[Array, Array]]:
+        """Distance of the grid from each item, and the density of its noisy utility there."""
+        distances = [(grid - utility[:, at, None]) / NOISE for at in range(start, end)]
+        return [(each, np.exp(-0.5 * each**2) / _CONSTANT) for each in distances]
+
+    above, slope = np.ones_like(grid), np.zeros_like(grid)
+    for distance, density in members(0, ends[0] if len(ends) else 0):
+        survival = special.ndtr(-distance)
+        above, slope = above * survival, slope * survival - above * density
+    for start, end in pairwise(ends):
+        block = members(start, end)
+        if end == ends[-1]:
+            below, rate = np.ones_like(grid), np.zeros_like(grid)
+            for distance, density in block:
+                share = special.ndtr(distance) if len(block) > 1 else 1.0
+                below, rate = below * share, rate * share + below * density
+            return step[:, 0] * (above * rate).sum(axis=1)
+        if len(block) == 1:
+            ((distance, density),) = block
+            # ∫ from t on by the trapezoidal rule and the first term of Euler and Maclaurin's
+            # formula, which need f and f' at t.
+            flow = above * density
+            steep = (density * slope - distance / NOISE * flow) * (step / 12)
+            above = step * (_later(flow) - 0.5 * flow + np.maximum(steep, -0.45 * flow))
+            slope = -flow
+            continue
+        # Π (P(z_i > t) − P(z_i > x)) is a sum of products of a function of t and one of x, whose
+        # derivative is the third part of each term.
+        terms = [(np.ones_like(grid), np.ones_like(grid), np.zeros_like(grid))]
+        for distance, density in block:
+            survival = special.ndtr(-distance)
+            terms = [
+                *((at_t * survival, at_x, rate) for at_t, at_x, rate in terms),
+                *(
+                    (at_t, -at_x * survival, at_x * density - rate * survival)
+                    for at_t, at_x, rate in terms
+                ),
+            ]
+        # The trapezoidal rule misses a twelfth of the square of the step for two items.
+        missed = step**2 / 6 * above * block[0][1] * block[1][1] if len(block) == 2 else 0.0
+        above = step * sum(at_t * _later(above * rate) for at_t, _, rate in terms[1:]) + missed
+        slope = above * np.gradient(np.log(np.maximum(above, _TINY)), axis=1) / step
+    return np.ones(len(grid))
+
+
+def _later(flow: Array) -> Array:
+    """Sum over a node and all later ones, shape (p, g)."""
+    return np.cumsum(flow[:, ::-1], axis=1)[:, ::-1]
 
 
 def _log_sum(values: Array, axis: int) -> Array:

@@ -156,6 +156,18 @@ def test_orders_without_logarithms(spread: float) -> None:
     assert spread < 15 or found.min() < np.log(1e-308)
 
 
+@pytest.mark.parametrize(
+    "blocks", [[0, 1, 1, 2], [0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 1, 2], [0, 1, 1, 2, 3, 3]]
+)
+def test_ties_without_logarithms(blocks: list[int]) -> None:
+    """NumPy multiplies products of differences out, where JAX has integrals over the plane."""
+    rng = np.random.default_rng(0)
+    utility = rng.normal(size=(40, len(blocks)))
+    block = np.stack([rng.permutation(blocks) for _ in range(40)])
+    found, expected = log_probability(utility, block), by_jax(utility, block, GAUSSIAN)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
 def test_single_precision() -> None:
     utility = 2.0 * np.arange(6.0)[None]
     block = np.arange(6)[None]
