@@ -168,14 +168,18 @@ class Comparison(TreeDistribution):
         """
         return not type(self).__module__.startswith("relpref.")
 
+    def holding(self, value: Array) -> "Comparison":
+        """The same, with what follows from the value alone computed once for many points."""
+        return self
+
     def answer(self, value: Array) -> Answer:
         """The likelihood of a value, as a function of gaps."""
-        plain = None
+        seen, plain = self.holding(value), None
         if self.lapse is not None:
             without = copy(self)
             without.lapse = None
             plain = without.answer(value)
-        return Answer(partial(self.point, value), partial(self.log_at, value), self.scale, plain)
+        return Answer(partial(seen.point, value), partial(seen.log_at, value), self.scale, plain)
 
     def powered(self, value: Array, mean: Array, variance: Array, power: Any) -> TiltedMoments:
         """Moments of powers p^n, see `tilted`; n is ``power``, shape () or (m,)."""
@@ -298,8 +302,9 @@ class Comparison(TreeDistribution):
         xp = namespace(mean, self.gap)
 
         def answer(single: "Comparison") -> Answer:
-            point = partial(single.standard_point, value)
-            return Answer(point, partial(single.standard_log, value), xp.ones(()))
+            seen = single.holding(value)
+            point = partial(seen.standard_point, value)
+            return Answer(point, partial(seen.standard_log, value), xp.ones(()))
 
         still = jax.lax.stop_gradient(self) if xp is jnp else self
         given = xp.ones_like(mean), mean, variance, answer(still)
@@ -551,16 +556,18 @@ class GradedComparison(Comparison):
             number == grade
         ) * at_lower
 
-    def answer(self, value: Array) -> Answer:
-        seen = copy(self)  # at many points, for which the intervals are found once
-        seen._held = value, self._interval(value, namespace(value, self.gap))
-        return super(GradedComparison, seen).answer(value)
+    def holding(self, value: Array) -> "GradedComparison":
+        seen = copy(self)
+        seen._held = value, seen._of_value(value, namespace(value, self.gap))
+        return seen
 
-    def _interval(self, value: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
+    def _interval(self, value: Array, xp: Any) -> tuple[Array, ...]:
         """Grades, signs, and the standardized ends of the grades' intervals."""
         of, interval = self._held
-        if of is value:
-            return interval
+        return (interval if of is value else self._of_value(value, xp))[:4]
+
+    def _of_value(self, value: Array, xp: Any) -> tuple[Array, ...]:
+        """The interval, and what else does not depend on the gap."""
         value = xp.clip(value, -self.strengths, self.strengths)
         grade, sign = xp.abs(value), xp.where(value < 0, -1.0, 1.0)
         start = self.threshold(xp.maximum(grade - 1, 0)) / self.scale
@@ -629,18 +636,25 @@ class LogisticGradedComparison(GradedComparison):
 
     standard = Comparison.standard
 
-    def _halves(self, value: Array, z: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Signs, ±z from the middle of the grade's interval, and half its width.
+    def _of_value(self, value: Array, xp: Any) -> tuple[Array, ...]:
+        """The interval, its middle and half its width.
 
         Also 1 where the interval ends, or else 0, and log(1 − e^(a − b)).
         """
-        xp = namespace(z)
-        grade, sign, start, end = self._interval(value, xp)
+        grade, _, start, end = interval = super()._of_value(value, xp)
         top = grade == self.strengths
         center = xp.where(grade == 0, 0.0, xp.where(top, start, 0.5 * (start + end)))
         half = xp.where(top, 0.0, xp.where(grade == 0, end, 0.5 * (end - start)))
         log_share = xp.where(top, 0.0, xp.log(-xp.expm1(-2 * xp.where(top, 1.0, half))))
-        return sign, sign * z - center, half, xp.where(top, 0.0, 1.0), log_share
+        return *interval, center, half, xp.where(top, 0.0, 1.0), log_share
+
+    def _halves(self, value: Array, z: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Signs, ±z from the middle of the grade's interval, and the rest of `_of_value`."""
+        of, parts = self._held
+        _, sign, *_, center, half, inner, log_share = (
+            parts if of is value else self._of_value(value, namespace(z))
+        )
+        return sign, sign * z - center, half, inner, log_share
 
     def standard_log(self, value: Array, z: Array) -> Array:
         """Closed form.
