@@ -25,9 +25,8 @@ from relpref.likelihoods.tilted import (
     interval_moments,
     log_expected_sigmoid,
     log_ndtr,
-    log_ndtr_curvature,
     log_sigmoid,
-    mills_ratio,
+    ndtr_moments,
     sigmoid,
     sigmoid_moments,
 )
@@ -388,10 +387,8 @@ class ProbitComparison(Comparison):
         xp = namespace(mean, variance)
         sign = xp.where(value, 1.0, -1.0).astype(mean.dtype)
         scale = 1 / xp.sqrt(1 + variance)
-        z = sign * mean * scale
-        return TiltedMoments(
-            log_ndtr(z), sign * mills_ratio(z) * scale, log_ndtr_curvature(z) * scale**2
-        )
+        total, ratio, bend = ndtr_moments(sign * mean * scale)
+        return TiltedMoments(total, sign * ratio * scale, bend * scale**2)
 
 
 class GradedComparison(Comparison):

@@ -14,9 +14,7 @@ from relpref.likelihoods.orders import GUMBEL, NODES, integrands, log_probabilit
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
-    log_ndtr,
-    log_ndtr_curvature,
-    mills_ratio,
+    ndtr_moments,
 )
 from relpref.linalg.arrays import namespace
 from relpref.linalg.covariance import Pulls, joined
@@ -149,7 +147,8 @@ class ListComparison(OfComparison):
         inverse = 1 / xp.sqrt(xp.where(listed & (variance > 0), variance, 1e-30))
         inverse = xp.where(listed, inverse, 1.0)
         z = sign * xp.where(listed, mean, 0.0) * inverse
-        hard = (log_ndtr(z), sign * mills_ratio(z) * inverse, log_ndtr_curvature(z) * inverse**2)
+        total, ratio, bend = ndtr_moments(z)
+        hard = (total, sign * ratio * inverse, bend * inverse**2)
         alone = self.single.powered(value, mean, variance, power)
         return TiltedMoments(
             *(xp.where(listed, row, single) for row, single in zip(hard, alone, strict=True))

@@ -23,7 +23,13 @@ from relpref.likelihoods import (
     SoftComparison,
 )
 from relpref.likelihoods.chances import ROUNDING
-from relpref.likelihoods.tilted import interval_log, interval_moments
+from relpref.likelihoods.tilted import (
+    interval_log,
+    interval_moments,
+    log_ndtr_curvature,
+    mills_ratio,
+    ndtr_moments,
+)
 from relpref.likelihoods.weighted import WeightedComparison
 
 _RNG = np.random.default_rng(5)
@@ -402,3 +408,11 @@ def test_logistic_ties_in_single_precision(kind: Any) -> None:
 
     log, draws = both(jnp.array([-1.0, 0.0, 40.0]))
     assert log.dtype == jnp.float32 and np.isfinite(log).all() and draws.shape == (5, 3)
+
+
+def test_moments_of_the_normal_distribution_function() -> None:
+    z = np.concatenate([np.linspace(-60, 60, 4001), [-1e5, 1e5]])
+    total, ratio, bend = ndtr_moments(z)
+    assert_allclose(total, special.log_ndtr(z), rtol=2e-15, atol=2e-13)
+    assert_allclose(ratio, mills_ratio(z), rtol=0)
+    assert_allclose(bend, log_ndtr_curvature(z), rtol=1e-15)
