@@ -26,6 +26,7 @@ def fit(
     columns: Mapping[str, str] | None = None,
     covariates: Sequence[str] = (),
     encoding: str | None = None,
+    sheet: str | None = None,
     engine: str = "EP",
     progress_bar: bool = True,
     **options: Any,
@@ -36,7 +37,7 @@ def fit(
 
     Parameters
     ----------
-    items, answers, relations, columns, covariates, encoding
+    items, answers, relations, columns, covariates, encoding, sheet
         See `PreferenceData.from_tables`; answers may be a PrefLib file of complete orders, too.
         Without items, they are the labels in the answers and the relations.
     model : str or callable
@@ -155,6 +156,7 @@ def fit(
         columns=columns,
         covariates=covariates,
         encoding=encoding,
+        sheet=sheet,
         **reading,
     )
     engine_options = {name: options.pop(name) for name in engine_names if name in options}

@@ -152,6 +152,7 @@ _READING = {
     },
     **_INCOMPLETE,
     **_ENCODING,
+    "--sheet NAME": "the sheet of an Excel file of answers; by default the first",
 }
 _FORMS = """
 Tables of answers have these columns, in any case and order (* optional: tie,

@@ -3,6 +3,7 @@
 import atexit
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -52,6 +53,20 @@ def _end(code: int) -> None:
     os._exit(code)
 
 
+# Arguments of a call with the options for them, names of arguments alone, and before a colon.
+_CALLED = re.compile(
+    r"""(?:, )?(?:\w+=(?:\{.*?\}|\[.*?\]|'[^']*')(?:, )?)+ \((--(?:'[^']*'|"[^"]*"|[^()'"])*)\)"""
+)
+_NAMED = re.compile(
+    r"\b(columns|covariates|encoding|sheet)=(?=[\s;,.]|$)|^(columns|covariates)(?=: )"
+)
+
+
+def typed(text: str) -> str:
+    """Name the options of the command line in a message, instead of the arguments of a call."""
+    return _NAMED.sub(r"--\1\2", _CALLED.sub(r"\1", text))
+
+
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         try:
@@ -74,7 +89,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         done = f"; {placed[-1]} is written" if placed else ", nothing was written"
         return _fail(INTERRUPTED, str(interrupt) or f"interrupted{done}")
     except (DataError, StorageError) as error:
-        return _fail(_INPUT, f"error: {error}")
+        return _fail(_INPUT, f"error: {typed(str(error))}")
     except RelprefError as error:
         return _fail(_INFERENCE, f"error: {error}")
     except OSError as error:  # stdout on a full disk, for example

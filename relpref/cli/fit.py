@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relpref.cli.entry import typed
 from relpref.cli.output import document, given, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.arrays import label
@@ -62,7 +63,7 @@ def run(chosen: Namespace) -> None:
     if chosen.speaks:
         say(f"Read: {data.describe()}")
         for note in notes:
-            say(f"  {note}")
+            say(f"  {typed(note)}")
     posterior = engine.run(chosen.seed, data, progress_bar=not chosen.quiet, **keywords)
     save_run(
         chosen.out,
@@ -117,7 +118,7 @@ def read(chosen: Namespace, tables: Files, columns: Mapping[str, str]) -> Prefer
         columns=columns,
         covariates=covariates_of(chosen),
         encoding=chosen.encoding,
-        **given(chosen, *OPTIONS),
+        **given(chosen, *OPTIONS, "sheet"),
     )
 
 
@@ -234,7 +235,7 @@ def _instance(option: str, word: str, switches: Mapping[str, Any]) -> Any:
 
 
 _OF_THE_MODEL = ("lapse", "ties", "margins", "attribute_kernel", "shared_lengthscale", "individual")
-_OF_THE_DATA = (*OPTIONS, "covariates", "encoding", "item_word", "answer_word", "option")
+_OF_THE_DATA = (*OPTIONS, "covariates", "encoding", "sheet", "item_word", "answer_word", "option")
 
 
 def _asked_for(chosen: Namespace, **read: Mapping[str, str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from argparse import Namespace
 from shlex import join
 from typing import Any
 
+from relpref.cli.entry import typed
 from relpref.cli.fit import columns_of, covariates_of, read, tables_of
 from relpref.cli.output import given, say
 from relpref.data import PreferenceData
@@ -28,7 +29,8 @@ def run(chosen: Namespace) -> None:
     for file in (tables.comparisons, tables.items):
         if file is None or suffix_of(file) in PREFLIB:
             continue
-        table = read_table(file, encoding=chosen.encoding, repeats=True)
+        sheet = chosen.sheet if file is tables.comparisons else None
+        table = read_table(file, encoding=chosen.encoding, repeats=True, sheet=sheet)
         uses = {}
         if file is tables.items and data is not None:
             uses = _uses_of_items(table, data)
@@ -54,7 +56,7 @@ def run(chosen: Namespace) -> None:
         raise error
     say(f"A fit would use: {data.describe()}")
     for note in data.notes:
-        say(f"  {note}")
+        say(f"  {typed(note)}")
     say(f"To fit: {join(['relpref', 'fit', *chosen.arguments[1:]])}")
 
 

@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -266,6 +266,11 @@ def _encode_levels(
             f"{relation!r}"
         )
     return derived
+
+
+def given_columns(names: Iterable[str]) -> list[str]:
+    """Return the columns of a table of items that became the attributes ``names``."""
+    return list(dict.fromkeys(name.partition("=")[0].removesuffix(_MARK) for name in names))
 
 
 def _relation_of(name: str) -> str:

@@ -54,7 +54,8 @@ def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str) or not name:
             raise DataError(
-                f"covariates: {shown(name)} is no name; write covariates=['length', 'home']"
+                f"covariates: {shown(name)} is no name; write covariates=['length', 'home'] "
+                "(--covariates length,home)"
             )
         if name in taken or names.count(name) > 1:
             what = (
@@ -207,7 +208,7 @@ def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> 
     if named == 1:
         raise DataError(
             f"{table.name}: {note}, so one of them is most likely no column of items; say which "
-            "columns hold the two items of each answer, naming both in columns"
+            "columns hold the two items of each answer, naming both in columns="
         )
     return (f"{note}: no item is in both, so see whether both hold items",)
 
@@ -306,8 +307,7 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
     for name in covariates:
         cells = table.frame[name].to_numpy(dtype=object)
         columns |= {f"{name}_winner": cells[above], f"{name}_loser": cells[below]}
-    used = {*form.columns, *shared, *covariates}
-    unused = [column for column in all_columns if column not in used]
+    unused = [name for name in all_columns if name not in (*form.columns, *shared, *covariates)]
     notes = [f"the rows were read as {form.rows}"] if table.name != _RANKINGS else []
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += (
@@ -415,7 +415,7 @@ def _orders_of_rankings(rankings: Any) -> pd.DataFrame:
         lambda row: (
             f"rankings: that of {shown(rankings.rankers[row])}, number {row}, is of one item "
             "alone, and orders nothing; leave it out, or use rankings.completed() if all others "
-            "are below (of a PrefLib file: incomplete='top-k', --incomplete top-k)"
+            "are below (of a PrefLib file: incomplete='top-k' (--incomplete top-k))"
         ),
     )
     numbers, items = np.nonzero(ranked)

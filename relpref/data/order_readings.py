@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import Floats, Integers, listed, refuse_first
+from relpref.data.outcome_cells import common_code
 from relpref.data.readings import (
     BESIDE,
     BEST,
     CHOSEN,
+    CODED,
     EVENTS,
     EXTREMES,
     FALSE,
@@ -30,7 +32,7 @@ from relpref.data.readings import (
     PLACED,
     PLACES,
     RANKS,
-    RATERS,
+    RESULTS,
     SCORES,
     TRUE,
     WORST,
@@ -38,13 +40,16 @@ from relpref.data.readings import (
     Sheet,
     cells_note,
     is_numeric,
+    plain,
     words,
 )
-from relpref.data.sides import label_pairs
+from relpref.data.sides import is_unsigned, label_pairs
 from relpref.data.tables import Table
 
 _MOST_EVENTS = 6  # columns that may name an event together
 _MARKS = dict.fromkeys(EXTREMES[0], "1") | dict.fromkeys(EXTREMES[1], "-1")
+# Letters for a win, a loss and a tie in French, Italian, Spanish, Portuguese and German.
+_LETTERS = ("vdn", "vde", "vpn", "gpn", "gpe", "snu")
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 
 
@@ -56,6 +61,7 @@ class Placing(NamedTuple):
     name: str  # the name used here that chooses the column
     places: Any  # texts as in a column ``place``
     marks: tuple[str, ...] = ()  # places that an item of each event has, where only these count
+    total: float = 0  # the sum of the two places of each event, where it has two
 
     def shared(self, groups: Integers) -> float | None:
         """Return how many places are shared in the events ``groups``; None if these do not fit.
@@ -68,14 +74,21 @@ class Placing(NamedTuple):
             return 0.0 if all(map(np.all, once)) else None
         each = pd.Series([*map(seconds, self.places)]).groupby(groups)
         fits = (each.min() <= 1) & (each.max() <= each.size())
+        if self.total:
+            fits = (each.size() == 2) & (each.sum() == self.total)
         return float((each.count() - each.nunique()).sum()) if fits.all() else None
 
 
 def long_orders(sheet: Sheet) -> Iterator[Reading]:
-    """Read orders, choices or the best and the worst, with a row for each item of each event."""
+    """Read orders, choices or the best and the worst, with a row for each item of each event.
+
+    Results of two sides are read where there is nothing else.
+    """
     readings: dict[Any, Reading] = {}
     sheet = _with_one_mark(sheet)
-    for placing in sorted(_placings(sheet), key=lambda placing: -len(placing.marks)):
+    for placing in sorted(_placings(sheet), key=lambda each: (each.total, -len(each.marks))):
+        if readings and placing.total:
+            break
         for key, item in _events_and_items(sheet, placing):
             groups = _groups(sheet, key)
             rank = pd.Series([*map(seconds, placing.places)]).groupby(groups).rank("dense")
@@ -105,10 +118,12 @@ def _with_one_mark(sheet: Sheet) -> Sheet:
 
 
 def _placings(sheet: Sheet) -> Iterator[Placing]:
-    """Yield the columns of places, of marks of what was chosen, or of times and points."""
+    """Yield the columns of places, of marks of what was chosen, of times and points, or results."""
+    results = (*RESULTS, *_LETTERS, *(coded for _, *coded in CODED))
+    results = () if sheet.better or label_pairs(sheet) else results
     for column in sheet.columns:
         cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
-        parts, lower = {*sheet.words(column)}, np.array([cell.lower() for cell in cells])
+        parts, lower = {*sheet.words(column)}, np.array([*map(plain, cells)])
         role = "score" if sheet.better else "place"
         if role in sheet.named and column != role:
             continue
@@ -125,6 +140,12 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
             what = "the best and the worst" if len(marks) > 1 else "choices"
             places = np.select([np.isin(lower, [*TRUE]), lower == "-1"], ["1", "3"], "2")
             yield Placing(f"{what} by {column!r}", column, "", places, marks)
+        for sides in results:
+            place_of = dict(zip(sides, ("1", "3", "2"), strict=False))
+            each = [place_of.get(cell, "2" * (common_code(cell) == 0)) for cell in lower]
+            if "" not in each and "1" in each and (column == role or parts & OUTCOMES):
+                what = f"pairs by {called!r}, {sides[0]} being a win,"
+                yield Placing(what, column, role, np.array(each, dtype=object), (), 4)
 
 
 def _groups(sheet: Sheet, key: Sequence[Any]) -> Integers:
@@ -322,8 +343,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
     sure = by_column or all(map(complete, sheet.rows(ranks)))
     few = len(ranks) < 3 - by_column or size < 2
-    few |= len(named) > 1 + len(sheet.columns) // 4 and not sure
-    if few or (sheet.better and "score" in sheet.named):
+    if few or (len(named) > 1 + len(sheet.columns) // 4 and not sure):
         return
     best = f" ({sheet.better} is better)" if sheet.better else " (1 is the best)"
     by_column |= any(sheet.noun(column) & ITEMS - EVENTS for column in named)
@@ -351,9 +371,8 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
                 names = {f"item_{at}": name for at, name in enumerate(items, 1)}
             yield Reading(what, partial(_melted, sheet, items, "item"), names)
     of_rows = {"list", "item_1"} & {*sheet.columns}
-    if of_rows or any(sheet.is_named(column, EVENTS) for column in named):
-        return
-    if labels and all(fits(sheet.cells(column)) for column in ranks):
+    of_rows |= {column for column in named if sheet.is_named(column, EVENTS)}
+    if labels and not of_rows and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}{best}"
         reading = partial(_melted, sheet, ranks, "list", labels[0])
         yield Reading(what, reading, {"item": labels[0]})
@@ -449,7 +468,7 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
         if stem and re.fullmatch(r"\d+|[a-z]", last) and NOT_LABELS.isdisjoint(stem):
             stems.setdefault((*stem,), []).append(column)
     for columns in stems.values():
-        if len(columns) + ("best" in names) < 3:
+        if len(columns) + ("best" in names) + quizzes < 3:
             continue
         ends = best + worst
         if not worst:  # choices of one
@@ -461,8 +480,7 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
                 and _picked(sheet, name, columns).any(axis=1).mean() > 0.5
             ]
             again = pd.Series(sheet.rows(columns).ravel()).duplicated(keep=False).mean() > 0.5
-            if any({*sheet.words(name)} & {"answer", "antwort"} for name in ends):
-                again &= any(sheet.is_named(name, RATERS) for name in names)
+            again &= not any(is_unsigned(sheet, name) for name in ends)
             if not (best or again or quizzes):
                 continue
         if len(worst) < 2 and len(ends) == 1 + len(worst):

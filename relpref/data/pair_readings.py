@@ -26,7 +26,7 @@ from relpref.data.readings import (
     BESIDE,
     BESIDE_LOSER,
     BOTH_BAD,
-    CANCELED,
+    COMMENTS,
     COUNTED,
     DECIDED,
     DEGREES,
@@ -38,6 +38,7 @@ from relpref.data.readings import (
     NOT_ITEMS,
     NOT_LABELS,
     NOT_OUTCOMES,
+    NUMBERS,
     ORDERED,
     OUTCOMES,
     SHORT_GOALS,
@@ -47,6 +48,7 @@ from relpref.data.readings import (
     TIES,
     TRUE,
     UNSURE,
+    VOID,
     Reading,
     Sheet,
     cells_note,
@@ -59,12 +61,13 @@ from relpref.data.sides import (
     WINNER_LOSER,
     Pair,
     are_verdicts,
+    is_quiz,
     label_pairs,
     repeated,
     share_labels,
     side_pairs,
 )
-from relpref.data.tables import Table
+from relpref.data.tables import Table, column_option
 from relpref.errors import DataError
 
 _TRUTHS = dict.fromkeys(FALSE, "0") | dict.fromkeys(TRUE, "1")
@@ -83,6 +86,9 @@ _CUT_SHORT = re.compile(
     r"(?i)(.*[^a-z])?(ff|forfeit(ed)?|w/?o|walkover|ret(ired|irement)?|def(ault)?|awarded|awd"
     r"|abandoned|aufgabe|abandon|kampflos)\.?\)?|.*\d[fr]"
 ).fullmatch
+_WALKOVER = re.compile(
+    r"(?i)\b(walk-? ?over|(?<!time )forfeit(s|ed|ure)?|forfait|kampflos)\b"
+).search
 _AT = " @ "  # between the visitor and home
 
 
@@ -116,11 +122,12 @@ def pairs(sheet: Sheet) -> Iterator[Reading]:
             won = {1: pair.first, -1: pair.second}.get(np.isfinite(code) and np.sign(code))
             better = f"{sheet.cells(won)[row]!r} wins" if won else "nobody wins"
             example = f", by which {better} in {place.removeprefix(f'{sheet.table.name}, ')}"
+            outcome = outcome._replace(columns=outcome.columns and {**ends, **outcome.columns})
             yield Reading(
                 f"pairs of {pair.first!r} and {pair.second!r} with {outcome.description}"
                 + example * bool(telling.any()),
                 partial(_with_outcome, sheet, sided, outcome),
-                outcome.columns and {**ends, **outcome.columns},
+                outcome.columns,
             )
 
 
@@ -132,7 +139,10 @@ def versus(sheet: Sheet) -> Iterator[Reading]:
         if {*map(len, sides)} == {2} and not {*sheet.words(column)} & NOT_ITEMS:
             first, second = zip(*sides, strict=True)
             if {*first} & {*second}:
-                ends = ("visitor", "home") if all(_AT in cell for cell in cells) else PAIR
+                at_home = {_AT in cell for cell in cells}
+                ends = ("visitor", "home") if at_home == {True} else PAIR
+                if len(at_home) == 2:  # the first may be either, and each answer in two rows
+                    ends = ("club", "opponent")
                 where, rest = repr(sheet.table.called(column)), sheet.table.without([column])
                 yield from _parted(sheet, rest, where, sides, ends, [column])
 
@@ -276,6 +286,8 @@ def named_outcomes(sheet: Sheet, pair: Pair) -> tuple[list[Any], list[Any], list
         plainly = parts <= OUTCOMES | BESIDE | sides | {"w", "l"} and not of_side
         if column in pair[:2]:
             continue
+        if is_quiz(sheet, pair, column):
+            return [], [], []
         if are_verdicts(sheet, column):
             exact.append(column)
         elif parts & OUTCOMES or "".join(sheet.words(column)) in OUTCOMES:
@@ -405,13 +417,17 @@ def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
         parts, cells = {*sheet.words(column)} - {"is", "was", "both"}, sheet.cells(column)
         tie, truths = " ".join(parts) in TIE_NAMES, sheet.truths(column)
         numbers = is_numeric(cells) and not {*cells} <= {"1", "0.5", ""}
-        if (tie or parts & CANCELED) and truths is not None:
+        if (tie or parts & VOID - NUMBERS) and truths is not None:
             yield column, np.where(truths, 0.0 if tie else VOIDED, np.nan)
         elif pair.decided and parts & BESIDE_LOSER and column not in pair[:2] and not numbers:
             texts = [*map(plain, cells)]
             said = np.minimum([*map(common_code, texts)], np.abs(margins(texts)))
             if (said <= 0).any() or any(map(_CUT_SHORT, cells)):
                 yield column, said
+        elif parts & COMMENTS and not sheet.named & {"winner", "result", "first_score"}:
+            void = [bool(_WALKOVER(cell)) or " ".join(words(cell)) in VOID for cell in cells]
+            if 0 < np.mean(void) <= 0.5:  # otherwise, these may have been kept on purpose
+                yield column, np.where(void, VOIDED, np.nan)
 
 
 def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
@@ -435,6 +451,12 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
         table.refuse(column, wrong, ", and yet the row has a winner; correct one of the cells")
         codes = np.where(marks <= 0, marks, codes)
         used.append(column)
+        if {*sheet.words(column)} & COMMENTS:
+            note = cells_note(
+                f"left out by {table.called(column)!r}", sheet.cells(column)[marks < 0]
+            )
+            names = {ours: table.called(name) for ours, name in outcome.columns.items()}
+            notes.append(f"{note}; {column_option(names)} counts them" if names else note)
     for end in pair[:2]:
         codes[[cell.lower() == "bye" for cell in sheet.cells(end)]] = np.nan
     rows = np.flatnonzero(np.isfinite(codes))
@@ -447,7 +469,7 @@ def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:
             notes.append("each answer is in two rows, one for each side, and counted once")
             rows = rows[left < right]
     for column in sheet.columns:
-        if column in used or {*sheet.words(column)} & BESIDE_LOSER:
+        if column in used or {*sheet.words(column)} & (BESIDE_LOSER | COMMENTS):
             cells = sheet.cells(column)[rows]
             if cut_short := [*filter(_CUT_SHORT, cells)]:
                 what = f"counted, though not played to the end by {sheet.table.called(column)!r}"

@@ -16,7 +16,7 @@ import scipy.sparse.csgraph
 from numpy.typing import ArrayLike
 
 from relpref.data.arrays import Floats, Integers, Positions, chosen_rows, counted, read_only, shown
-from relpref.data.attributes import Known, standardization
+from relpref.data.attributes import Known, given_columns, standardization
 from relpref.data.comparisons import Comparisons, read_comparisons
 from relpref.data.edges import (
     EdgeTable,
@@ -32,7 +32,7 @@ from relpref.data.items import ItemTable, items_of, read_item_table
 from relpref.data.labels import LabelIndex, alike_note, label_column, plain_labels
 from relpref.data.relation import Relation, check_known, checked_relations, decoded, find_files
 from relpref.data.table_files import suffix_of
-from relpref.data.tables import is_path
+from relpref.data.tables import is_path, read_table
 from relpref.errors import DataError
 from relpref.files import FilePath
 from relpref.pytree import register
@@ -100,6 +100,7 @@ class PreferenceData:
         columns: Mapping[str, str] | None = None,
         covariates: Sequence[str] = (),
         encoding: str | None = None,
+        sheet: str | None = None,
         **options: str,
     ) -> "PreferenceData":
         """Validate tables. How they were read is in ``notes``.
@@ -153,6 +154,8 @@ class PreferenceData:
             are, such as ``length_home`` beside ``home_team``, are recognized.
         encoding : str, optional
             Encoding of the files, such as ``"cp1252"``; see `read_table` for the default.
+        sheet : str, optional
+            The sheet of an Excel file with the answers; by default the first.
         **options : str
             ``better="low"`` or ``"high"`` reads times or points of the items of each event as an
             order; ``unplaced="out"`` leaves items without a place (DNF) out instead of placing
@@ -169,6 +172,10 @@ class PreferenceData:
         """
         if is_path(answers) and suffix_of(answers) in READERS:
             answers = READERS[suffix_of(answers)](answers)
+        if sheet is not None:
+            if not is_path(answers):
+                raise DataError(f"sheet={sheet!r}: the answers are no file; leave it out")
+            answers = read_table(answers, repeats=True, sheet=sheet)
         if encoding is not None:
             items, answers = decoded(items, encoding), decoded(answers, encoding)
             relations = {
@@ -563,7 +570,8 @@ class PreferenceData:
             for name, graph in self.relations.items()
         )
         parts = [counted(self.num_items, "item")]
-        parts += [counted(names, "attribute")] if (names := len(self.attribute_names)) else []
+        names = given_columns(self.attribute_names)
+        parts += [counted(len(names), "attribute")] if names else []
         parts += self.comparisons.described(self.answered)
         parts += [f"relations: {sizes}"] if sizes else []
         return ", ".join(parts)

@@ -79,7 +79,12 @@ DECIDED = _both(
     """
 )
 # Words of a result of one side: it won, it lost.
-RESULTS = _both("win loss, win lose, won lost, w l t, sieg niederlage")
+RESULTS = _both(
+    """
+    win loss, win lose, won lost, w l t, sieg niederlage, victoire defaite, victoria derrota,
+    vittoria sconfitta, gewonnen verloren, gagne perdu, ganado perdido, vinto perso, victory defeat
+    """
+)
 # Cells of a side that won.
 WON = terms("win, won, w, winner, sieg, Win, Won, W, Winner, Sieg, WIN, WON")
 # Numbers and truths for the first, the second and a tie, where a cell is the one before them.
@@ -103,11 +108,15 @@ NOT_LABELS = terms(
     """
     rank, rating, elo, seed, score, scores, goals, points, pts, runs, wins, win, votes, vote,
     age, height, weight, length, tokens, count, hand, country, ioc, city, date, color, colour,
-    odds, text, answer, conversation, annotator, judge, rater, voter, evaluator,
+    odds, text, conversation, annotator, judge, rater, voter, evaluator,
     reviewer, stance, result, outcome, winner, loser, choice, preference, tore, goles, buts,
     comment, prob, probability, time, stadium, reason
     """
 )
+# Words in names of columns of texts about which answers are, which may be equal by chance.
+TEXTS = terms("answer, response, output, completion, reply")
+# Words in names of columns of what may be chosen in a quiz, too.
+OPTIONS = terms("option, options, choice, alternative, opcion, opzione, auswahl")
 OUTCOMES = terms(
     """
     winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr, ft,
@@ -115,7 +124,8 @@ OUTCOMES = terms(
     vencedor, vincitore, verdict, better, chosen, answer, antwort, esito, response, pick, picked,
     selected, selection, decision, judgment, judgement, score, wl, prefer, preferido, preferida,
     preferita, preferito, prefere, besser, mejor, choix, wahl, labels, prefers, press, keypress,
-    eleccion, scelta, satze, endstand, erg, winning, placar, marcador, punteggio, uitslag, wynik
+    victory, eleccion, scelta, satze, endstand, erg, winning, placar, marcador, punteggio,
+    uitslag, wynik
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
@@ -177,10 +187,17 @@ UNSURE = terms(
 VOID = terms(
     """
     no result, nr, n/r, *, void, abandoned, cancelled, canceled, no contest, nc, postponed,
-    walkover, walk over, w/o, wo, forfeit, forfeited, ff, forfait, kampflos, bye, skip, skipped,
-    unknown, w/ff, l/ff, ff/w, ff/l, +/-, -/+, +:-, -:+, +--, --+, abgesagt, verlegt, verschoben,
-    abgebrochen, annule, reporte, aplazado, suspendido, cancelado, rinviata, sospesa, annullata,
-    adiado
+    walkover, walk over, w/o, w o, wo, forfeit, forfeited, ff, forfait, kampflos, bye, skip,
+    skipped, unknown, dq, w/ff, l/ff, ff/w, ff/l, +/-, -/+, +:-, -:+, +--, --+, abgesagt, verlegt,
+    verschoben, abgebrochen, annule, reporte, aplazado, suspendido, cancelado, rinviata, sospesa,
+    annullata, adiado
+    """
+)
+# Names of columns of remarks, which may say that nobody played for a result.
+COMMENTS = terms(
+    """
+    comment, comments, note, notes, remark, remarks, bemerkung, bemerkungen, anmerkung, kommentar,
+    commentaire, remarque, nota, notas, comentario, observaciones, status, details, reason
     """
 )
 NO_ITEM = terms("-, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
@@ -193,7 +210,6 @@ SWAPPED = terms(
     getauscht, inverse, invertido, intercambiado
     """
 )
-CANCELED = terms("cancelled, canceled, abandoned, void, postponed")
 TRUE, FALSE = terms("1, true, yes, ja, oui, si, sí"), terms(", 0, false, no, nein, non")
 
 PLACES = terms(
@@ -220,7 +236,8 @@ RATERS = terms(
     individual, labeler, labeller, reviewer, juror, respondent, resp, participant, worker, user,
     person, tester, subject, session, grader, scorer, expert, critic, coder, customer, client,
     verkoster, prufer, richter, gutachter, bewerter, teilnehmer, nutzer, befragter, proband, wahler,
-    juge, degustateur, evaluateur, utilisateur, repondant, votant, juez, jurado, catador, evaluador,
+    jury, juge, degustateur, evaluateur, utilisateur, repondant, votant, juez, jurado, catador,
+    evaluador,
     participante, usuario, encuestado, votante, giudice, assaggiatore
     """
 )
@@ -231,13 +248,15 @@ EVENTS = RATERS | terms(
     stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf, meet, course,
     epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey, wettfahrt,
     wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa, rodada, jornada, giornata,
-    journee, spieltag, matchday, gameweek, wedstrijd, wyscig, lopp, lob
+    journee, spieltag, matchday, gameweek, wedstrijd, wyscig, lopp, lob,
+    battle, bout, fixture, fight, duel, combat, spiel, partie, begegnung, partido, partita, jogo
     """
 )
 SCORES = terms(
     """
     score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos,
-    rating, ratings, stars, grade, total, value, distance, result, note
+    rating, ratings, stars, grade, total, value, distance, result, note, goals, runs, tore, buts,
+    goles, gol, gols, wertung, bewertung, punktzahl, puntuacion, punteggio, nota
     """
 )
 # Words in names of columns that are no outcomes, even if their cells are words for two sides.
@@ -285,13 +304,17 @@ RANKS = {
     for text in (
         "first second third fourth fifth sixth seventh eighth ninth tenth",
         "gold silver bronze",
+        "erste zweite dritte vierte funfte",
+        "premier deuxieme troisieme quatrieme cinquieme",
+        "primera segunda tercera cuarta quinta",
+        "primero segundo tercero cuarto quinto",
     )
     for rank, word in enumerate(text.split(), 1)
 }
 PLACED = terms(
     """
     , rank, place, choice, position, preference, pick, favorite, top, platz, rang, wahl, choix,
-    games
+    games, eleccion, opcion, preferencia
     """
 )
 # Words in names of columns of numbers that are no item, and no event.

@@ -44,6 +44,7 @@ from relpref.data.readings import (
 from relpref.data.sides import label_pairs, repeated, share_labels, side_pairs
 from relpref.data.tables import Table, column_option, renamed
 from relpref.errors import DataError
+from relpref.options import OPTIONS
 
 # Names that ``columns`` may give beside those of the schema: of what an outcome is computed from.
 ASIDE = ("score", "first_score", "second_score", "best", "worst", "swapped")
@@ -153,15 +154,15 @@ def _is_ours(sheet: Sheet) -> bool:
     if sheet.better or sheet.named & {*ASIDE} or not {*ends, outcome} <= {*sheet.columns}:
         return False
     cells = sheet.cells(outcome)
+    more = {*sheet.columns} - {*COLUMNS, *ends}
+    ours = outcome not in _OF_PAIRS or more <= {outcome} or not says_more(sheet)
     if outcome in _PLAIN:
-        ours = outcome not in sheet.named
+        ours &= outcome not in sheet.named
         ours &= all(re.fullmatch(_PLAIN[outcome], cell) for cell in {*cells})
     elif outcome == "winner":
-        ours = all(map(contains, (("", *row) for row in sheet.rows(ends)), cells))
-    else:
-        ours = outcome != "loser" or not says_more(sheet)
+        ours &= all(map(contains, (("", *row) for row in sheet.rows(ends)), cells))
     # Scores may say something else, and winners called 1 and 2 may be labels or sides.
-    plainly = {*sheet.columns} <= {*COLUMNS, *ends} and not {*cells} <= {"", "1", "2"}
+    plainly = not more and not {*cells} <= {"", "1", "2"}
     return ours and (plainly or outcome not in _OF_PAIRS or len([*pairs(sheet)]) < 2)
 
 
@@ -188,7 +189,7 @@ def _option(sheet: Sheet, columns: Mapping[str, Any]) -> str:
 def _remedy(sheet: Sheet) -> str:
     """Say why a table that looks like answers cannot be read, and what would make it so."""
     table, roles = sheet.table, sheet.named & _ROLES
-    if roles and (without := _readings(replace(sheet, named=sheet.named - roles))):
+    if without := _readings(replace(sheet, named=sheet.named - roles)):
         return (
             f": no form of answers has {listed(map(table.called, sorted(roles)))} as columns= "
             f"says; leave it out there, and the table is read as {without[0].description}"
@@ -196,8 +197,8 @@ def _remedy(sheet: Sheet) -> str:
     if sheet.better:
         return _points(sheet) or (
             f": better={sheet.better!r} is for times or points of the items of events, and no "
-            "columns hold these; name them, as in columns={'list': 'race', 'item': 'name', "
-            "'score': 'time'}"
+            "columns hold these; name them, as in "
+            + column_option({"list": "race", "item": "name", "score": "time"})
         )
     called = {" ".join(sheet.words(name)) for name in sheet.columns}
     if all(ends & called for ends in EXTREMES):
@@ -218,10 +219,14 @@ def _remedy(sheet: Sheet) -> str:
     if len(scored) == 1 and any(
         sheet.is_named(name, EVENTS) or "-1" in sheet.cells(name) for name in sheet.columns
     ):
-        return (
-            f": the table may be {scored[0].description.replace(_HIGH, '')}; say better='low' "
-            "(--better low) if the lowest is the best, or better='high' (--better high)"
+        scored[0].table()  # refuses numbers that have two readings
+        ways = (
+            f"better={way!r} (--better {way}) if the {way}est is the best"
+            for way in OPTIONS["better"][0]
+            if _works(replace(sheet, better=way), {})
         )
+        what = scored[0].description.replace(_HIGH, "")
+        return f": the table may be {what}; say {', or '.join(ways)}"
     if points := _points(sheet):
         return points
     ours = {*sheet.columns} & {name for form in FORMS for name in form.columns}
@@ -241,7 +246,13 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
     goals: list[Any] = [
         pair for pair in again + numbers if pair.rest <= GOALS | {"rating", "ratings"}
     ]
-    again = [pair for pair in again if share_labels(sheet, pair) and not pair.numeric]
+    again = [
+        pair
+        for pair in again
+        if share_labels(sheet, pair)
+        and not pair.numeric
+        and sheet.table.called(pair.first) not in sheet.rows(sheet.columns)
+    ]
     for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
         # The first of two columns of the same name is most likely of the side that is first.
         sides = pair[:2] if more and more.marker == pair.marker else sorted(pair[:2], key=at)
@@ -250,6 +261,9 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
         what = "{2!r} is of {0!r} and {3!r} of {1!r}, and the higher wins" if more else what
         columns = dict(zip(("first", "second", *ASIDE[1:3]), ends, strict=False))
         yield [(columns, f": if {what.format(*map(sheet.table.called, ends))}")]
+    for reading in best_and_worst(sheet, quizzes=True):
+        what = f": {reading.columns['best']!r} may be the right answer of a quiz"
+        yield [(reading.columns, f"{what}; if it is what someone preferred")]
     for pair in likely:
         if pair.doubtful or {"winner", "loser"} & sheet.named:
             continue
@@ -261,7 +275,7 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
             continue
         sides += "hold the two sides of each row"
         exact, similar, _ = named_outcomes(sheet, pair)
-        margins = [name for name in sheet.columns if {*sheet.words(name)} & MARGINS]
+        margins = [name for name in sheet.columns if {*sheet.words(name)} & (MARGINS | SCORES)]
         for column, name in product((*exact, *similar, *margins), ("result", "winner")):
             columns = {"first": first, "second": second, name: column}
             what = f"{sides}; if {column!r} says "
@@ -297,9 +311,6 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
             if pair.ordered and all(sheet.is_named(name, EVENTS) for name in others):
                 yield [(always, f"{sides}, or, if it is always {first!r}")]
             yield [({}, sides)]
-    for reading in best_and_worst(sheet, quizzes=True):
-        what = f": {reading.columns['best']!r} may be the right answer of a quiz"
-        yield [(reading.columns, f"{what}; if it is what someone preferred")]
     named = [
         name
         for name in sheet.columns
@@ -327,7 +338,7 @@ def _points(sheet: Sheet) -> str:
                 what = f"orders by {score!r} of {item!r} in each {giver!r}"
                 ways.setdefault(_option(sheet, names), what)
     either = "; or ".join(
-        f"{what}: {option} and better='high' (--better high; or low, if the lowest is the best)"
+        f"{what}: {option} and better='high' (--better high), or low, if the lowest is the best"
         for option, what in ways.items()
     )
     return either and f": the table may be {either}"

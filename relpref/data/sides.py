@@ -6,21 +6,33 @@ from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from relpref.data.readings import (
     DECIDED,
     ITEMS,
     NOT_LABELS,
     NUMBERS,
+    OPTIONS,
     ORDERED,
+    RATERS,
     SIDES,
+    TEXTS,
     Sheet,
     is_numeric,
     plain,
 )
 
 PAIR, WINNER_LOSER = ("first", "second"), ("winner", "loser")
-_THIRD = {"2": "3", "b": "c", "second": "third"}
+_THIRD = {
+    "2": "3",
+    "b": "c",
+    "second": "third",
+    "zweite": "dritte",
+    "deuxieme": "troisieme",
+    "segunda": "tercera",
+    "segundo": "tercero",
+}
 _SPOILED = 0.1  # share of rows from which on two columns hold no pairs
 verdict_of = re.compile(r"\W*(\w[^<>=]*?)\s*(>+|<+|=+|(?<=[a-z])\+)\s*(\w[^<>=]*?)\W*").fullmatch
 
@@ -49,7 +61,7 @@ class Pair(NamedTuple):
 
     def along(self, other: "Pair") -> "Pair":
         """Return numbers of the two sides in the order of ``other``, which users may name."""
-        turned = other.marker not in SIDES and other.marker[::-1] in SIDES
+        turned = other.marker[::-1] in SIDES
         if not turned or self.marker in ORDERED:
             return self
         return self._replace(first=self.second, second=self.first, marker=self.marker[::-1])
@@ -62,7 +74,7 @@ class Pair(NamedTuple):
 
 
 def _pair(sheet: Sheet, ends: Sequence[Any], marker: tuple[str, ...], *rest: str) -> Pair:
-    decided = marker in DECIDED or ends == WINNER_LOSER
+    decided = marker in DECIDED
     numeric = is_numeric(sheet.rows(ends).ravel())
     return Pair(ends[0], ends[1], frozenset(rest), marker, decided, numeric)
 
@@ -129,6 +141,8 @@ def label_pairs(sheet: Sheet) -> list[Pair]:
     """
     everything = _candidates(sheet)
     sharing = [pair for pair in everything if share_labels(sheet, pair)]
+    if sharing and all(pair.rest <= TEXTS for pair in sharing):
+        sharing = [pair for pair in everything if pair.rest & ITEMS and not pair.rank] or sharing
     pairs = sharing or [pair for pair in everything if not pair.numeric]
     lowest = min((pair.rank for pair in pairs), default=0)
     ids = tuple(pair for pair in everything if pair.rank == 2)
@@ -140,6 +154,20 @@ def label_pairs(sheet: Sheet) -> list[Pair]:
     # Other columns may hold the same as the first two.
     cells = sheet.rows(pairs[0][:2]) if len(pairs) > 1 else ()
     return pairs[:1] + [p for p in pairs[1:] if not np.array_equal(sheet.rows(p[:2]), cells)]
+
+
+def is_unsigned(sheet: Sheet, column: Any) -> bool:
+    """Tell whether a column is called answer, and no column says who gave it."""
+    called = not {*sheet.words(column)}.isdisjoint({"answer", "antwort"})
+    return called and not any(sheet.is_named(name, RATERS) for name in sheet.columns)
+
+
+def is_quiz(sheet: Sheet, pair: Pair, column: Any) -> bool:
+    """Tell whether a column may hold the right one of two options, which are in no other row."""
+    if not (pair.rest <= OPTIONS and is_unsigned(sheet, column)):
+        return False
+    again = pd.Series(sheet.rows(pair[:2]).ravel()).duplicated(keep=False).mean() > 0.5
+    return not (again and share_labels(sheet, pair))
 
 
 def share_labels(sheet: Sheet, pair: Pair) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any, NamedTuple
 from zipfile import ZipFile
 
@@ -63,7 +64,7 @@ def suffix_of(path: str | PathLike[str]) -> str:
 
 
 def pieces_of(
-    file: Path, encoding: str | None, max_columns: int | None, whole: bool
+    file: Path, encoding: str | None, max_columns: int | None, whole: bool, sheet: str | None = None
 ) -> Iterator[Piece]:
     """Read a file, whose first bytes say what it is, in pieces, at least one.
 
@@ -76,6 +77,8 @@ def pieces_of(
         Refuse wider tables.
     whole : bool
         Read Parquet at once.
+    sheet : str, optional
+        The sheet of an Excel file to read; by default the first.
     """
     with reading(file, "table"):
         opened = file.open("rb")
@@ -86,7 +89,9 @@ def pieces_of(
         if suffix_of(file) == ".parquet" or head.startswith(b"PAR1"):
             yield from _read_parquet(file, stream, max_columns, at_once=whole)
         elif suffix_of(file) == ".xlsx" or head.startswith(b"PK\3\4"):
-            yield _read_excel(file, stream, max_columns)
+            yield _read_excel(file, stream, max_columns, sheet)
+        elif sheet is not None:
+            raise DataError(f"{file}: this is no Excel file; leave sheet= out")
         elif head.startswith(b"\xd0\xcf\x11\xe0"):
             raise DataError(f"{file}: this is an old Excel file (.xls); save it as .xlsx or CSV")
         else:
@@ -160,7 +165,7 @@ def _encoding_of(file: Path, stream: IO[bytes], given: str | None) -> tuple[str,
             f"damaged, {_NAME_IT}"
         )
     note = f"the file is not UTF-8, and is read as cp1252: {examples}"
-    return "cp1252", (f"{note}; if these are wrong, name its encoding (encoding=, --encoding)",)
+    return "cp1252", (f"{note}; if these are wrong, name its encoding in encoding=",)
 
 
 class _Style(NamedTuple):
@@ -352,8 +357,8 @@ def _read_json(file: Path, text: str, notes: tuple[str, ...]) -> Piece:
     return Piece(_typed([[row.get(name) for name in kept] for row in value], kept), notes=notes)
 
 
-def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece:
-    """Read the first sheet of an Excel file."""
+def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None, sheet: str | None) -> Piece:
+    """Read a sheet of an Excel file."""
     try:
         with ZipFile(stream) as archive:
             check_decompressed(file, sum(entry.file_size for entry in archive.infolist()))
@@ -375,8 +380,14 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
         raise DataError(
             f"{file}: this is not a readable Excel file ({error}); save it again"
         ) from error
-    sheet, *rest = book.sheet_names
-    cells = pd.read_excel(book, header=None, dtype=object, keep_default_na=False, na_values=[""])
+    sheets = [*book.sheet_names]
+    sheet = sheets[0] if sheet is None else sheet
+    if sheet not in sheets:
+        raise DataError(f"{file}: there is no sheet {sheet!r} among {listed(sheets)}; name another")
+    sheets.remove(sheet)
+    cells = pd.read_excel(
+        book, sheet, header=None, dtype=object, keep_default_na=False, na_values=[""]
+    )
     cells = cells.where(cells.notna(), None).dropna(how="all").dropna(axis=1, how="all")
     titled = (cells.notna().sum(axis=1) > 1).cummax()  # from the first row on that is no title
     cells = cells[titled] if titled.any() else cells
@@ -384,7 +395,11 @@ def _read_excel(file: Path, stream: IO[bytes], max_columns: int | None) -> Piece
     header, *rows = cells.to_numpy(dtype=object).tolist() or [[]]
     names = ["" if cell is None else str(cell).strip() for cell in header]
     _check_header(file, names, max_columns)
-    notes = [f"the sheet {sheet!r} was read, and {listed(rest)} was not"] * bool(rest)
+    notes = [
+        f"the sheet {sheet!r} was read, and not {listed(sheets)}: sheet={name!r} "
+        f"(--sheet {quote(name)})"
+        for name in sheets[:1]
+    ]
     notes += [f"the header is in row {row} of the sheet" for row in lines[:1] if row > 1]
     return Piece(_typed(rows, names), lines[1:], notes=tuple(notes))
 

@@ -468,13 +468,14 @@ def read_table(
     max_columns: int | None = None,
     encoding: str | None = None,
     repeats: bool = False,
+    sheet: str | None = None,
 ) -> Table:
     """Read a table from a file of text, JSON, Excel or Parquet.
 
     Text is read strictly: a header line, and the same number of cells in every row, separated by
     commas, semicolons, tabs or vertical bars, whichever parts all rows alike. Cells stay text, so
     that labels such as ``NA`` or ``007`` survive. JSON is a list of objects, an object a line, or
-    lists by column; of Excel the first sheet is read. The file may be compressed (``.gz``).
+    lists by column. The file may be compressed (``.gz``).
 
     Parameters
     ----------
@@ -487,13 +488,15 @@ def read_table(
         or cp1252 with a note where the text is not UTF-8.
     repeats : bool
         Whether two columns may have the same name.
+    sheet : str, optional
+        The sheet of an Excel file; by default the first.
 
     Raises
     ------
     DataError
         If the file is missing, a directory, empty, damaged, of another kind, or too wide.
     """
-    pieces = [*read_pieces(path, max_columns, True, encoding, repeats)]
+    pieces = [*read_pieces(path, max_columns, True, encoding, repeats, sheet)]
     table = pieces[0]
     if len(pieces) > 1:
         frame = pd.concat([piece.frame for piece in pieces], ignore_index=True)
@@ -510,10 +513,11 @@ def read_pieces(
     whole: bool = False,
     encoding: str | None = None,
     repeats: bool = False,
+    sheet: str | None = None,
 ) -> Iterator[Table]:
     """Read a file in pieces, see `read_table`; Parquet at once if asked."""
     file, decimal = Path(path), ""
-    for number, piece in enumerate(pieces_of(file, encoding, max_columns, whole)):
+    for number, piece in enumerate(pieces_of(file, encoding, max_columns, whole, sheet)):
         notes = () if number else piece.notes
         if not repeats:
             check_repeats(str(file), piece.frame.columns)

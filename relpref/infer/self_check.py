@@ -175,7 +175,8 @@ def checked(
     if not reliable:
         return Checked(list(components), 0.0, f"not checked, {_UNRELIABLE} ({facts})", False)
     moved, shift = list(components), 0.0
-    note = _RIGHT if verdict.decided else _UNDECIDED
+    everything = len(draws.exact) == _SEQUENCES * sum(_ROUNDS)
+    note = _RIGHT if verdict.decided or everything else _UNDECIDED
     if verdict.off:
         move = _transport(covariance, covariance + changes[1][0])
         center = mean + changes[0][0]
@@ -241,7 +242,7 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
 
 def _cost(program: Program, values: Mapping[str, Any]) -> float:
     """Numbers that the log likelihood of a draw needs: those of integrals of lists, and of rows."""
-    cost = float(_NUMBERS_OF_ROW * program.layout.num_rows)
+    cost = float(_NUMBERS_OF_ROW * max(program.layout.num_rows, 1))
     if program.layout.ordered:
         for likelihood, *_ in program.at(values).on_host().prior.observations:
             cost += getattr(likelihood, "integrands", 0)

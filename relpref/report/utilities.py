@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.data import PreferenceData
+from relpref.data.attributes import given_columns
 from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, evidence_without_each, parts_of
 from relpref.errors import DataError, RelprefError
 from relpref.infer import UtilityPosterior
@@ -148,7 +148,7 @@ def _asked(subject: Subject) -> Chapter:
     """Chapter on the answers."""
     data = subject.posterior.data
     facts: Facts = {"s": subject, "data": data, "raters": None}
-    facts["columns"] = [shorten(clean(name)) for name in _columns(data)]
+    facts["columns"] = [shorten(clean(name)) for name in given_columns(data.attribute_names)]
     # Options of another fit are nothing to readers.
     facts["notes"] = [note for note in data.notes if "(--" not in note]
     if data.num_answers:
@@ -162,11 +162,6 @@ def _asked(subject: Subject) -> Chapter:
             most = np.argsort(-given, kind="stable")[:_MOST_RATERS]
             facts["raters"] = [(raters[rater], given[rater]) for rater in most]
     return Chapter("What was asked and answered", "utilities.html:asked", facts)
-
-
-def _columns(data: PreferenceData) -> list[str]:
-    """The user's columns of attributes: a category is one, whose levels the model tells apart."""
-    return list(dict.fromkeys(name.partition("=")[0] for name in data.attribute_names))
 
 
 _LEADERS = 4  # items with names
@@ -189,7 +184,9 @@ def _summary(subject: Subject) -> Facts:
     facts: Facts = {
         "s": subject,
         "data": data,
-        "attributes": len(_columns(data)) if _used(posterior, ATTRIBUTES) else 0,
+        "attributes": len(given_columns(data.attribute_names))
+        if _used(posterior, ATTRIBUTES)
+        else 0,
         "relations": [f"“{name}”" for name in relations],
     }
     if len(order) == 1 or not data.num_answers:

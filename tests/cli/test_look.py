@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 GOALS = "HomeTeam;AwayTeam;FTHG;FTAG;Date\nKöln;Mainz;2;1;1.5.\nMainz;FC Köln;0;0;2.5.\nFC Köln;Köln;3;1;3.5.\n"
@@ -102,3 +103,17 @@ def test_names_of_columns_may_hold_commas_and_spaces(place: Path, ask: Any) -> N
     (place / "a.csv").write_text('"better, I think",worse of two\ntea,milk\n')
     said = ask("look", "a.csv", "--columns", "winner=better, I think,loser=worse of two")
     assert said.code == 0 and "2 items, 1 answer to 1 pair" in said.out
+
+
+def test_a_sheet_of_a_workbook_and_options_as_they_are_typed(place: Path, ask: Any) -> None:
+    pytest.importorskip("openpyxl")
+    with pd.ExcelWriter(place / "book.xlsx") as book:
+        pd.DataFrame({"by": ["me"]}).to_excel(book, sheet_name="About", index=False)
+        votes = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "c"], "judge": ["x", "y"]})
+        votes.to_excel(book, sheet_name="Votes", index=False)
+    said = ask("look book.xlsx")
+    assert "in --columns which" in said.err and said.err.endswith("not 'Votes': --sheet Votes\n")
+    said = ask("look book.xlsx --sheet Votes")
+    assert said.code == 0 and "'judge' may say who answered: --columns rater=judge uses" in said.out
+    assert ask("fit book.xlsx --sheet Votes --out other --quiet").code == 0
+    assert "--columns: 'first' is to be" in ask("look book.xlsx --columns first=x").err

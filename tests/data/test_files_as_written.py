@@ -134,7 +134,7 @@ def test_western_text_is_read_with_a_note(tmp_path: Path) -> None:
     assert data.labels == ("Tee", "Müsli", "Weißbier")
     assert data.notes[0] == (
         "answers: the file is not UTF-8, and is read as cp1252: 'Müsli', 'Weißbier'; if these are "
-        "wrong, name its encoding (encoding=, --encoding)"
+        "wrong, name its encoding in encoding="
     )
 
 
@@ -159,7 +159,14 @@ def test_excel(tmp_path: Path) -> None:
         frame.to_excel(book, sheet_name="Notes")
     data = PreferenceData.from_tables(answers=file)
     assert data.to_tables()[1]["weight"].tolist() == [1.5, 2.0, 0.75]
-    assert "answers: the sheet 'Votes' was read, and 'Notes' was not" in data.notes
+    note = "answers: the sheet 'Votes' was read, and not 'Notes': sheet='Notes' (--sheet Notes)"
+    assert note in data.notes
+    frame[:2].to_excel(tmp_path / "b.xlsx", sheet_name="Votes of 2026", index=False)
+    assert PreferenceData.from_tables(answers=file, sheet="Notes").num_answers == 3
+    with pytest.raises(DataError, match="no sheet 'Vots' among 'Votes', 'Notes'"):
+        PreferenceData.from_tables(answers=file, sheet="Vots")
+    with pytest.raises(DataError, match="no Excel file"):
+        PreferenceData.from_tables(answers=write(tmp_path / "a.csv", PLAIN), sheet="Notes")
     frame.assign(loser=["coffee", "water", None]).to_excel(file, index=False)
     data = PreferenceData.from_tables(answers=file)
     assert data.labels == ("tea", "coffee", "water") and data.num_answers == 2
@@ -181,7 +188,7 @@ def test_excel(tmp_path: Path) -> None:
     with pd.ExcelWriter(file) as book:
         drinks.to_excel(book, sheet_name="A")
         frame.to_excel(book, sheet_name="B")
-    with pytest.raises(DataError, match="; the sheet 'A' was read, and 'B' was not"):
+    with pytest.raises(DataError, match="; the sheet 'A' was read, and not 'B'"):
         PreferenceData.from_tables(answers=file)
     pd.DataFrame().to_excel(file)
     with pytest.raises(DataError, match="the file is empty|no rows"):

@@ -103,6 +103,8 @@ def test_describe_and_repr() -> None:
     assert example(relations=None, answers=answers("ab", "ba")).describe() == (
         "4 items, 2 attributes, 2 answers to 1 pair"
     )
+    colored = item_table().assign(color=list("rgbr"), weight=[1.0, None, 2.0, 3.0])
+    assert "4 items, 4 attributes, " in example(items=colored).describe()
     assert "2 pairs, not answered" in data.without_answers().describe()
     many = answers("ab", count=[12_000])
     assert "12,000 answers to 1 pair" in example(answers=many).describe()

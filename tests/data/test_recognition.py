@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from relpref import PreferenceData
+from relpref.cli.entry import typed as typed_there
 from relpref.data.readings import words
 from relpref.data.recognition import recognized
 from relpref.data.tables import Table, read_table
@@ -108,6 +109,7 @@ def test_tables_are_refused_and_what_is_suggested_works(name: str, typed: bool) 
     table = frame(text, typed=typed)
     with pytest.raises(DataError, match=said[0] if said else "answers") as caught:
         read(table, **options_of(name))
+    assert not re.search("(columns|better|unsure)=", typed_there(str(caught.value)))
     answers = obeyed(table, str(caught.value), options_of(name))
     assert answers == [parsed(way) for way in said[1:]] if said else all(answers)
 
