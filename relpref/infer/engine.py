@@ -27,6 +27,7 @@ from relpref.infer.importance import (
     Evaluated,
     Need,
     coordinates,
+    drawn_points,
     importance_points,
     judged,
     most_points,
@@ -591,11 +592,12 @@ class GaussianEngine:
             float(best.log_evidence), float(best.log_prior), ravel(best.gradient)[0], None
         )
         most = most_points(layout.num_latents)
+        drawn_number = drawn_points(layout.num_latents, layout.num_rows)
         with progress_line("Averaging over models that fit", progress_bar) as report:
             if len(maximum):
                 points = importance_points(at, coords, maximum, here, most, report)
             else:
-                points = repeated_point((Component.of(layout, best), {}, best), here, most)
+                points = repeated_point((Component.of(layout, best), {}, best), here, drawn_number)
         info = fitted.info | {"hyperparameters": "integrate", **points.info}
         if most < FEWEST_POINTS:
             info["integration"] = _FEWER
@@ -608,7 +610,7 @@ class GaussianEngine:
         # The same answers always have the same posterior, whatever the key.
         rng = np.random.default_rng(0)
         if plates is not None or averaged is not None:
-            points = points.split(most)
+            points = points.split(drawn_number)
         if plates is not None:
             vectors = plates.vectors(points, rng)
             points = points.moved(vectors, at(vectors, "result"))

@@ -43,8 +43,9 @@ _MIN_SHARE = 0.3
 _SMALL, FEWER_POINTS = 100, 36
 _MANY, FEWEST_POINTS = 600, 16
 MIN_POINTS = 8
-# Points in all where members of plates are drawn at each, if memory allows it.
-_DRAWN = 24
+# Points in all where members of plates are drawn at each, if memory allows it, times the rows; and
+# bounds of the points. Few answers leave the noise of a rater uncertain, and sds with it.
+_DRAWS_TIMES_ROWS, _FEWEST_DRAWN, _MOST_DRAWN = 10_000, 24, 96
 # The mixture is not to be relied on where fewer points are effective than this share of them, or,
 # of few and of many points, than these numbers.
 _LEAST_EVEN, _LEAST_OF_FEW, _LEAST_OF_MANY = 0.1, 2.0, 5.0
@@ -111,7 +112,7 @@ class Points(NamedTuple):
 
         With their copies they are about ``most``.
         """
-        copies = np.maximum(np.round(min(_DRAWN, most) * self.weights), 1).astype(np.int64)
+        copies = np.maximum(np.round(most * self.weights), 1).astype(np.int64)
         rows = np.repeat(np.arange(len(copies)), copies)
         return self._replace(
             vectors=self.vectors[rows],
@@ -446,12 +447,17 @@ def importance_points(
     )
 
 
-def repeated_point(result: Any, here: Evaluated, most: int) -> Points:
+def repeated_point(result: Any, here: Evaluated, number: int) -> Points:
     """Points of equal weight at fixed hyperparameters, for members to be drawn at each."""
-    number = min(_DRAWN, most)
     equal = np.full(number, -np.log(number))
     info = {"points": number, "effective_points": float(number), "directions": 0}
     return Points(np.empty((number, 0)), [result] * number, equal, here.log_evidence, info)
+
+
+def drawn_points(size: int, rows: int) -> int:
+    """Number of points at each of which members of plates are drawn."""
+    number = int(np.clip(_DRAWS_TIMES_ROWS / max(rows, 1), _FEWEST_DRAWN, _MOST_DRAWN))
+    return min(number, most_points(size))
 
 
 def most_points(size: int) -> int:

@@ -10,6 +10,7 @@ averages is added to them, and most of the error of the draws cancels.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +27,12 @@ from relpref.limits import MAX_CHECKED_NUMBERS
 from relpref.posterior.gaussian import Floats, root_of
 from relpref.posterior.utility import UTILITY
 
-# Sequences of draws, independent of each other, whose differences give the errors; draws of each
-# in the rounds, of which later ones come where the first are not enough, or of the only round where
-# that one alone would take too long.
-_SEQUENCES, _ROUNDS, _ONLY = 8, (128, 384, 1536), 64
+# Sequences of draws, independent of each other, whose differences give the errors, and how many of
+# them there are after the rounds, in units of the first: later ones come where few are not enough.
+_SEQUENCES, _ROUNDS = 8, (1, 4, 16)
+# Draws of a sequence in the first round: at most so many numbers are computed in all, but draws are
+# between two bounds; in the only round, where these are too many.
+_FIRST_NUMBERS, _FEWEST, _MOST, _ONLY = 1_000_000, 128, 1024, 64
 # Degrees of freedom and factor of the sds of the proposals, each of as many draws, for dimensions
 # below a number of them. In few dimensions second moments need draws in tails, which may be as wide
 # as those of the prior; in many such draws have no weight.
@@ -144,9 +147,12 @@ def checked(
     weights : array, shape (K,)
         Weights of the components; they add up to 1.
     """
-    most = MAX_CHECKED_NUMBERS / (_SEQUENCES * _cost(program, values[0]))  # draws of a sequence
-    rounds = _ROUNDS if most >= _ROUNDS[0] else (_ONLY,)
-    if most < rounds[0]:
+    cost = _SEQUENCES * _cost(program, values[0])
+    first = 2 ** int(np.log2(np.clip(_FIRST_NUMBERS / cost, _FEWEST, _MOST)))
+    most = MAX_CHECKED_NUMBERS / cost
+    ends = [number * first for number in _ROUNDS if number * first <= most]
+    ends = ends or [_ONLY]
+    if most < ends[0]:
         return Checked(list(components), 0.0, "not checked, because it takes too long", True)
     targets = [
         _Target.of(program.at(given), component)
@@ -154,17 +160,15 @@ def checked(
     ]
     mean, covariance = _moments(components, weights)
     several: list[_Draws] = []
-    for start, number in zip(np.cumsum((0, *rounds)), rounds, strict=False):
-        if start + number > most:
-            break
-        several.append(_weighted(targets, weights, number, int(start)))
+    for start, end in pairwise([0, *ends]):
+        several.append(_weighted(targets, weights, end - start, start))
         draws = _Draws(*(np.concatenate(part) for part in zip(*several, strict=True)))
         tail = smoothed(draws.exact)
         effective = tail.ess
         reliable = effective >= MIN_EFFECTIVE and float(tail.k_hat) <= threshold(len(draws.exact))
         if not reliable:
             # More draws have at most as many more effective ones.
-            if effective * _SEQUENCES * sum(_ROUNDS) < MIN_EFFECTIVE * len(draws.exact):
+            if effective * ends[-1] < MIN_EFFECTIVE * end:
                 break
             continue
         changes = draws.moments()
@@ -175,8 +179,7 @@ def checked(
     if not reliable:
         return Checked(list(components), 0.0, f"not checked, {_UNRELIABLE} ({facts})", False)
     moved, shift = list(components), 0.0
-    everything = len(draws.exact) == _SEQUENCES * sum(_ROUNDS)
-    note = _RIGHT if verdict.decided or everything else _UNDECIDED
+    note = _RIGHT if verdict.decided or end == _ROUNDS[-1] * first else _UNDECIDED
     if verdict.off:
         move = _transport(covariance, covariance + changes[1][0])
         center = mean + changes[0][0]
