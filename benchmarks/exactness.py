@@ -1,6 +1,6 @@
-"""Posteriors of small problems against the exact ones, by importance sampling of its own.
+"""Posteriors of small problems against the exact ones, by weighted draws from the prior.
 
-    python -m benchmarks.exactness [--programs 40] [--wide 20] [--draws 18]
+    python -m benchmarks.exactness [--programs 40] [--wide 20] [--draws 22]
 
 Random programs of three to six items: pairs, ties, lapses, raters, groups, choices and orders of
 three, at known and at default hyperparameters. "wide" ones have an amplitude of 2 to 4 and answers
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import log_ndtr, logsumexp, ndtr
+from scipy.special import ndtr
 
 import relpref
 
@@ -21,6 +21,7 @@ KINDS = ("pairs", "ties", "lapse", "raters", "groups", "choices", "orders")
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 ITEM_SD = np.sqrt(0.5)
+_PARTS = 16  # of the draws, whose differences give the error
 
 
 class Case(NamedTuple):
@@ -83,36 +84,40 @@ def options_of(kind: str) -> dict[str, Any]:
     return {"lapse": {"likelihood": relpref.likelihoods.Probit(lapse=True)}}.get(kind, {})
 
 
-def exact(
-    given: Case, mean: Any, covariance: Any, log2_draws: int
-) -> tuple[tuple[Any, Any, Any], Any]:
-    """Means, sds and probabilities of gaps, and the error of sds, by draws of a wide Student t."""
-    rng, number, n = np.random.default_rng(1), 2**log2_draws, given.items
-    scale = np.sqrt(rng.chisquare(5, number) / 5)[:, None]
-    root = 1.3 * np.linalg.cholesky(covariance + 1e-9 * np.eye(n))
-    t = rng.standard_normal((number, n)) / scale
-    utility = mean + t @ root.T
-    log_weight = 0.5 * (5 + n) * np.log1p(np.sum(t**2, axis=1) / 5)
+def exact(given: Case, log2_draws: int) -> tuple[tuple[Any, Any, Any], Any]:
+    """Means, sds and probabilities of gaps, and the error of sds, by draws from the prior."""
+    rng, n = np.random.default_rng(1), given.items
+    first, second = np.triu_indices(n, 1)
+    sums = np.zeros((_PARTS, 4, len(first)))
+    for part in np.repeat(np.arange(_PARTS), 2 ** (log2_draws - 17)):
+        utility, weight = draws(given, rng, 2**17 // _PARTS)
+        gaps = utility[:, first] - utility[:, second]
+        sums[part] += (
+            weight @ np.ones_like(gaps),
+            weight @ gaps,
+            weight @ gaps**2,
+            weight @ (gaps > 0),
+        )
+
+    def moments(total: Any) -> Any:
+        mean, square, positive = total[1:] / total[0]
+        return mean, np.sqrt(square - mean**2), positive
+
+    left = np.stack([moments(sums.sum(axis=0) - part)[1] for part in sums])
+    everything = moments(sums.sum(axis=0))
+    return everything, np.max(np.sqrt(_PARTS - 1) * left.std(axis=0) / everything[1])
+
+
+def draws(given: Case, rng: Any, number: int) -> tuple[Any, Any]:
+    """Utilities from the prior, shape (number, n), and the probability of all answers."""
 
     def parameter(name: str, draw: Any) -> Any:
         return np.broadcast_to(given.known[name], number) if name in given.known else draw()
 
-    # The amplitude, half-normal of scale 2, is integrated out of the prior of the utilities.
-    amplitudes = np.geomspace(1e-3, 14, 400)
-    if "individual_amplitude" in given.known:
-        amplitudes = np.array([given.known["individual_amplitude"]])
-    squares = np.geomspace(1e-8, 1e5, 4000)
-    log_prior = logsumexp(
-        (1 - n) * np.log(amplitudes) - amplitudes**2 / 8
-        - 0.5 * squares[:, None] / amplitudes**2, axis=1,
-    )  # fmt: skip
-    length = np.sum(utility**2, axis=1)
-    if len(amplitudes) > 1:
-        log_weight += np.interp(np.log(length), np.log(squares), log_prior)
-    else:
-        log_weight -= 0.5 * length / amplitudes[0] ** 2
+    amplitude = parameter("individual_amplitude", lambda: 2 * abs(rng.standard_normal(number)))
+    utility = amplitude[:, None] * rng.standard_normal((number, given.items))
     noise, margin, lapse = np.ones((number, 3)), np.zeros(number), np.zeros(number)
-    effect = np.zeros((number, 3, n))
+    effect = np.zeros((number, 3, given.items))
     if given.kind == "raters":
         spread = parameter("rater_spread", lambda: 0.75 * abs(rng.standard_normal(number)))
         noise = np.exp(spread[:, None] * rng.standard_normal((number, 3)))
@@ -122,7 +127,8 @@ def exact(
         lapse = parameter("lapse", lambda: rng.beta(1, 19, number))
     if given.kind == "groups":
         sd = parameter("group_sd", lambda: abs(rng.standard_normal(number)))
-        effect = sd[:, None, None] * ITEM_SD * rng.standard_normal((number, 3, n))
+        effect = sd[:, None, None] * ITEM_SD * rng.standard_normal(effect.shape)
+    weight = np.ones(number)
     for order, tie, who in given.answers:
         u = utility + effect[:, who]
         gap = (u[:, order[0]] - u[:, order[1]]) / noise[:, who]
@@ -136,25 +142,13 @@ def exact(
             else:
                 z = second + ITEM_SD * NODES
                 both = ndtr((first - z) / ITEM_SD) * ndtr((z - third) / ITEM_SD)
-            log_p = np.log(np.maximum(both @ WEIGHTS, 1e-300))
+            chance = both @ WEIGHTS
         elif tie:
-            log_p = np.log(np.maximum(ndtr(threshold - gap) - ndtr(-threshold - gap), 1e-300))
+            chance = ndtr(threshold - gap) - ndtr(-threshold - gap)
         else:
-            log_p = log_ndtr(gap - threshold)
-        if given.kind == "lapse":
-            log_p = np.log(0.5 * lapse + (1 - lapse) * np.exp(log_p))
-        log_weight += log_p
-    first, second = np.triu_indices(n, 1)
-    gaps = utility[:, first] - utility[:, second]
-    weight = np.exp(log_weight - log_weight.max())
-
-    def moments(rows: Any) -> Any:
-        w = weight[rows] / weight[rows].sum()
-        center = w @ gaps[rows]
-        return center, np.sqrt(w @ (gaps[rows] - center) ** 2), w @ (gaps[rows] > 0)
-
-    parts = np.stack([moments(slice(at, None, 8))[1] for at in range(8)])
-    return moments(slice(None)), np.max(parts.std(axis=0) / np.sqrt(8) / parts.mean(axis=0))
+            chance = ndtr(gap - threshold)
+        weight = weight * (0.5 * lapse + (1 - lapse) * chance)
+    return utility, weight
 
 
 def errors(given: Case, log2_draws: int) -> dict[str, Any]:
@@ -170,7 +164,7 @@ def errors(given: Case, log2_draws: int) -> dict[str, Any]:
         place = [posterior.data.labels.index(f"i{k}") for k in range(n)]
         belief = posterior.belief.subset(np.array(place))
         if check:
-            truth, error = exact(given, belief.mean(), belief.covariance(), log2_draws)
+            truth, error = exact(given, log2_draws)
             row |= {"note": posterior.info.get("check"), "error": error}
         margins = belief.differences(first, second)
         name = "checked" if check else "plain"
@@ -186,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=40)
     parser.add_argument("--wide", type=int, default=20)
-    parser.add_argument("--draws", type=int, default=18)
+    parser.add_argument("--draws", type=int, default=22)
     chosen = parser.parse_args()
     rows = []
     for wide, number in ((False, chosen.programs), (True, chosen.wide)):

@@ -460,7 +460,7 @@ class GaussianEngine:
         component = Component.of(program.layout, evidence)
         averaged = self._averaged(program, fitted.dual)
         if averaged is not None and not fitted.result.empty:
-            members, given_members = averaged.given(fitted.unconstrained, evidence, None)
+            members, given_members, _ = averaged.given(fitted.unconstrained, evidence, None)
             # The evidence is that of all that members may be.
             component = Component.of(program.layout, given_members)._replace(
                 log_evidence=component.log_evidence
@@ -620,7 +620,7 @@ class GaussianEngine:
         components, values = map(list, zip(*drawn, strict=True))
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
         mixture = draws, points.prior_log_weights, points.log_evidence
-        info |= judged(mixture[1] + [each.log_evidence for each in components])
+        info |= judged(mixture[1] + [each.log_evidence for each in components], drawn=False)
         del points, drawn  # and with them what `assemble` uses up
         return self._finished(
             program, components, values, fitted.result, info, key, origin, mixture

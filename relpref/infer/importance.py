@@ -480,14 +480,15 @@ def are_too_few(number: int, enough: float) -> bool:
     return enough < float(np.clip(_LEAST_EVEN * number, _LEAST_OF_FEW, _LEAST_OF_MANY))
 
 
-def judged(log_weights: Floats) -> dict[str, Any]:
+def judged(log_weights: Floats, drawn: bool = True) -> dict[str, Any]:
     """Entries of ``info`` about weights of evidence times prior over proposal.
 
-    Warns where a few points have most of the weight.
+    Warns where a few points have most of the weight, or, if they were ``drawn``, where the tail of
+    the weights is heavy.
     """
     number, enough, message = len(log_weights), effective(log_weights), None
     info = {"points": number, "effective_points": enough}
-    if number >= PARETO_POINTS:
+    if drawn and number >= PARETO_POINTS:
         info["pareto_k"] = shape = float(smoothed(log_weights).k_hat)
         if shape > MAX_PARETO_K:
             message = (

@@ -187,30 +187,33 @@ def _sums(rows: Array, members: Members) -> Array:
 register(OfMembers, leaves=("each", "members", "counts"))
 
 
-def quantiles(members: Members, probability: Floats, at: Floats) -> Floats:
+def quantiles(members: Members, probability: Floats, at: Floats) -> tuple[Floats, float]:
     """Quantiles of z of each member under q, shape (sites, number), at probabilities of that shape.
 
-    Quantiles of a second site are conditional on the value of the first. Between the nodes the
-    logarithm of a density is a spline.
+    Also the logarithm of their density under the prior over that under q. Quantiles of a second
+    site are conditional on the value of the first. Between the nodes the logarithm of a density is
+    a spline.
     """
     line = np.unique(members.nodes[0][:, 0])
     fine = np.linspace(line[0], line[-1], _FINER * (len(line) - 1) + 1)
-    result = np.empty((len(members.names), members.number))
+    result, log_ratio = np.empty((len(members.names), members.number)), 0.0
     joint = probability.reshape(*(len(line),) * len(members.names), members.number)
     for site, probabilities in enumerate(at):
         marginal = joint.reshape(len(line), -1, members.number).sum(axis=1)
         density = np.exp(CubicSpline(line, np.log(np.maximum(marginal, _LEAST)))(fine))
-        below = cumulative_trapezoid(density, axis=0, initial=0)
-        below /= below[-1]
+        below = cumulative_trapezoid(density, fine, axis=0, initial=0)
+        density, below = density / below[-1], below / below[-1]
         for member in range(members.number):
             result[site, member] = np.interp(probabilities[member], below[:, member], fine)
+            log_ratio -= np.log(np.interp(result[site, member], fine, density[:, member]))
         place = (result[site] - line[0]) * members.steps
         left = np.minimum(place.astype(np.int64), len(line) - 2)
         everyone, share = np.arange(members.number), place - left
         joint = (
             joint[left, ..., everyone].T * (1 - share) + joint[left + 1, ..., everyone].T * share
         )
-    return result
+    log_prior = -0.5 * np.sum(np.square(result) + np.log(2 * np.pi))
+    return result, float(log_prior + log_ratio)
 
 
 def means(members: Members, probability: Floats) -> Floats:

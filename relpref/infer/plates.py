@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 
 from relpref.compiled import compiled
 from relpref.infer.assemble import Component
 from relpref.infer.call import Site, Values, survey
 from relpref.infer.evidence import Evidence, on_host, slopes_of_cavities
-from relpref.infer.importance import Points, inverse_root
+from relpref.infer.importance import Points, effective, inverse_root
 from relpref.infer.members import Floats, Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.search import Fitted
@@ -32,6 +32,7 @@ _MOVES = (0.7, -1.1, 0.1)  # of unconstrained hyperparameters, after which numbe
 _EXACT = 1e-6  # change of a log probability, relative to the largest one, that is an effect
 # Most searches with entries of plates; before each but the first their scale is estimated.
 _TURNS = 6
+_EVEN = 0.5  # share of the effective points that must remain when weights change
 _SETTLED = 0.03  # by how much the logarithms of scales may still move
 _LEAST_CURVATURE = 0.5
 _STEP = 1e-3  # of unconstrained hyperparameters, in differences
@@ -255,44 +256,52 @@ class Averaged(NamedTuple):
 
     def given(
         self, unconstrained: Values, evidence: Evidence, at: Floats | None
-    ) -> tuple[Values, Evidence]:
-        """Values of the members, and the evidence where they are given.
+    ) -> tuple[Values, Evidence, float]:
+        """Values of the members, the evidence where they are given, and a log density.
 
         The values are quantiles of the posterior of each member at probabilities ``at``, shape
-        (sites, number); without ``at``, the means of z.
+        (sites, number); without ``at``, the means of z. The density is that of their prior over
+        that of the draws.
         """
         members = self.program.members
         assert members is not None
         probability = self.probability(unconstrained, evidence)
-        standard = (
-            means(members, probability) if at is None else quantiles(members, probability, at)
-        )
+        standard, log_ratio = means(members, probability), 0.0
+        if at is not None:
+            standard, log_ratio = quantiles(members, probability, at)
         values = self.program.values_of_members(unconstrained, standard)
         values = {name: np.asarray(value) for name, value in values.items()}
-        return values, self.evaluate(self.program.at(values), unconstrained, evidence.sites)
+        conditional = self.evaluate(self.program.at(values), unconstrained, evidence.sites)
+        return values, conditional, log_ratio
 
     def at_points(
         self, points: Points, unravel: Any, rng: np.random.Generator
     ) -> tuple[Points, list[tuple[Component, Values]]]:
         """Weighted points with members drawn for each, and their components and hyperparameters.
 
-        Members are drawn as evenly as the weights allow. Results of the points are components,
-        hyperparameters and evidences.
+        Members are drawn as evenly as the weights allow, each from its own posterior. That those
+        of one problem depend on each other is in the weights, if these remain even enough. Results
+        of the points are components, hyperparameters and evidences.
         """
         members = self.program.members
         assert members is not None
         shape = (len(points.results), len(members.names), members.number)
         places = strata(points.weights, shape[1] * shape[2], rng).reshape(shape)
         drawn, prior = [], points.prior_log_weights.copy()
+        ratios = np.zeros(len(prior))  # logarithms of the weights that the dependence asks for
         for row, (component, values, evidence) in enumerate(points.results):
             unconstrained = unravel(points.vectors[row])
-            drawn_members, conditional = self.given(unconstrained, evidence, places[row])
+            drawn_members, conditional, log_ratio = self.given(unconstrained, evidence, places[row])
             converged = int(conditional.info.code) == _CONVERGED
             if converged and np.isfinite(float(conditional.log_evidence)):
                 before = component.log_evidence
                 component = Component.of(self.program.layout, conditional)
-                prior[row] += before - component.log_evidence  # the weights stay
+                ratios[row] = component.log_evidence + log_ratio - before
+                prior[row] += before - component.log_evidence
             drawn.append((component, values | drawn_members))
+        log_weights = points.prior_log_weights + [each.log_evidence for each, *_ in points.results]
+        if effective(log_weights + ratios) > _EVEN * effective(log_weights):
+            prior += ratios + logsumexp(log_weights) - logsumexp(log_weights + ratios)
         return points._replace(prior_log_weights=prior), drawn
 
     def at_draws(self, draws: Values, sites: Sites, rng: np.random.Generator) -> Values:
@@ -306,7 +315,7 @@ class Averaged(NamedTuple):
             unconstrained = {name: value[row] for name, value in draws.items()}
             evidence = self.evaluate(self.program, unconstrained, sites)
             probability = self.probability(unconstrained, evidence)
-            standard = quantiles(
+            standard, _ = quantiles(
                 members, probability, places[row].reshape(len(members.names), members.number)
             )
             rows.append(self.program.values_of_members(unconstrained, standard))

@@ -28,15 +28,20 @@ from relpref.posterior.gaussian import Floats, root_of
 from relpref.posterior.utility import UTILITY
 
 # Sequences of draws, independent of each other, whose differences give the errors, and how many of
-# them there are after the rounds, in units of the first: later ones come where few are not enough.
+# them there are after each round, in units of the first: later rounds come where few do not decide.
 _SEQUENCES, _ROUNDS = 8, (1, 4, 16)
 # Draws of a sequence in the first round: at most so many numbers are computed in all, but draws are
 # between two bounds; in the only round, where these are too many.
 _FIRST_NUMBERS, _FEWEST, _MOST, _ONLY = 1_000_000, 128, 1024, 64
-# Degrees of freedom and factor of the sds of the proposals, each of as many draws, for dimensions
-# below a number of them. In few dimensions second moments need draws in tails, which may be as wide
-# as those of the prior; in many such draws have no weight.
-_PROPOSALS = ((10, ((7.0, 1.15), (3.0, 2.0))), (50, ((7.0, 1.15),)), (np.inf, ((200.0, 1.05),)))
+# Degrees of freedom, factor of the sds and share of each proposal, for dimensions below a number.
+# In few dimensions second moments need draws in tails, which may be as wide as those of the prior,
+# and the rest is of the prior, so that no weight is large. In many such draws have no weight.
+_PROPOSALS = (
+    (10, ((7.0, 1.15, 0.5), (3.0, 2.0, 0.375))),
+    (50, ((7.0, 1.15, 1.0),)),
+    (np.inf, ((200.0, 1.05, 1.0),)),
+)
+_EVERY = 8  # so many draws are shared among the proposals
 # Errors of means, in sds, and of sds that are put right.
 _TOLERANCE = 0.05
 _ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
@@ -204,9 +209,14 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
     places = np.argsort(rng.random((_SEQUENCES, number, size + 2)), axis=1)
     uniform = ((places + rng.random(places.shape)) / number).reshape(-1, size + 2)
     uniform = np.clip(uniform, _ENDS, 1 - _ENDS)
-    degrees, widening = np.array(proposals)[np.arange(len(uniform)) % len(proposals)].T
-    scale = special.gammaincinv(0.5 * degrees, uniform[:, size]) * 2 / degrees
-    noise = special.ndtri(uniform[:, :size]) * (widening / np.sqrt(scale))[:, None]
+    of_prior = 1 - sum(share for *_, share in proposals)
+    ends = np.cumsum([share for *_, share in proposals])
+    kind = np.searchsorted(ends, (np.arange(len(uniform)) % _EVERY + 0.5) / _EVERY)
+    noise = special.ndtri(uniform[:, :size])
+    for number_of_kind, (degrees, widening, _) in enumerate(proposals):
+        rows = kind == number_of_kind
+        scale = special.gammaincinv(0.5 * degrees, uniform[rows, size]) * 2 / degrees
+        noise[rows] *= (widening / np.sqrt(scale))[:, None]
     # Few draws would be of a component that is improbable and wide.
     shares = weights + (weights > 0) / len(weights)
     ends = np.cumsum(shares)
@@ -216,8 +226,10 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
     for at in np.unique(component):
         rows, target = component == at, targets[at]
         rank = len(target.root)
-        standard = noise[rows, :rank]
-        white = target.mean + standard @ target.root.T
+        standard, drawn = noise[rows, :rank], kind[rows, None] == len(proposals)
+        white = np.where(drawn, standard, target.mean + standard @ target.root.T)
+        if of_prior:
+            standard = np.linalg.solve(target.root, (white - target.mean).T).T
         vectors[rows] = target.location + white @ target.prior_root.T
         squares = np.sum(np.square(standard), axis=1)
         # Log densities without −½ rank log 2π; the last two also lack −log det of the root.
@@ -229,13 +241,15 @@ def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: i
                 - special.gammaln(0.5 * degrees)
                 - 0.5 * rank * np.log(0.5 * degrees * widening**2)
                 - 0.5 * (degrees + rank) * np.log1p(squares / (degrees * widening**2))
-                - np.log(len(proposals))
-                for degrees, widening in proposals
+                + np.log(share)
+                for degrees, widening, share in proposals
             ],
             axis=0,
         )
-        log_proposal += np.log(shares[at] / weights[at])
         log_root = np.linalg.slogdet(target.root)[1]
+        if of_prior:
+            log_proposal = np.logaddexp(log_proposal, log_prior + log_root + np.log(of_prior))
+        log_proposal += np.log(shares[at] / weights[at])
         exact[rows] = log_prior + log_root - target.log_evidence - log_proposal
         mixture[rows] = log_mixture - log_proposal
         exact[rows] += log_likelihoods(target.program, vectors[rows], target.sites, rng)
