@@ -34,7 +34,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
-    Mutant("likelihoods", "log_ndtr_curvature(z) * scale**2", "log_ndtr_curvature(z) * scale"),
+    Mutant("likelihoods", "bend * scale**2)", "bend * scale)"),
     Mutant(
         "likelihoods",
         "lower = xp.where(grade == 0, -end, start) - sign * z",
