@@ -94,7 +94,7 @@ def simulated(
     for row in range(start, start + number):
         key = jax.random.fold_in(jax.random.key(design), row)
         with jax.enable_x64(True):
-            truth = questions.draw(key[None]).one(0)
+            truth = questions.draw(key[None]).at(0)
         options = {"draws": 100, "warmup": 100} if way == "nuts" else {}
         posterior, result = fitted(chosen, way, options, questions, truth, key)  # type: ignore[arg-type]
         if posterior is None:
