@@ -170,11 +170,14 @@ def verdict(posterior: Any, words: "Words") -> list[str]:
 
 
 def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
-    """Read NAME=VALUE, each name once; ``form`` is an example for errors."""
+    """Read NAME=VALUE, each name once; ``form`` is an example for errors.
+
+    Columns of files may have no name.
+    """
     values: dict[str, str] = {}
     for text in texts:
-        name, _, value = text.partition("=")
-        if not name or not value:
+        name, equals, value = text.partition("=")
+        if not name or not (value or (equals and option == "--columns")):
             raise DataError(f"{option} {text}: write {form}")
         if name in values:
             raise DataError(f"{option} {text}: {name!r} is named twice; name it once")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import Floats, Integers, listed, refuse_first
-from relpref.data.outcome_cells import common_code
+from relpref.data.outcome_cells import common_code, walkovers
 from relpref.data.readings import (
     BESIDE,
     BEST,
@@ -26,6 +26,7 @@ from relpref.data.readings import (
     NOT_ITEMS,
     NOT_LABELS,
     NUMBERS,
+    OPTIONS,
     ORDERS,
     OUT,
     OUTCOMES,
@@ -33,6 +34,7 @@ from relpref.data.readings import (
     PLACES,
     RANKS,
     RESULTS,
+    RIGHT,
     SCORES,
     TRUE,
     WORST,
@@ -86,11 +88,11 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
     """
     readings: dict[Any, Reading] = {}
     sheet = _with_one_mark(sheet)
-    for placing in sorted(_placings(sheet), key=lambda each: (each.total, -len(each.marks))):
+    for placing in sorted(placings(sheet), key=lambda each: (each.total, -len(each.marks))):
         if readings and placing.total:
             break
         for key, item in _events_and_items(sheet, placing):
-            groups = _groups(sheet, key)
+            groups = groups_of(sheet, key)
             rank = pd.Series([*map(seconds, placing.places)]).groupby(groups).rank("dense")
             same = (*groups, *sheet.cells(item), *rank.fillna(-1))
             columns = {"list": key[0], "item": item, placing.name: placing.column}
@@ -117,8 +119,11 @@ def _with_one_mark(sheet: Sheet) -> Sheet:
     return replace(sheet, table=table)
 
 
-def _placings(sheet: Sheet) -> Iterator[Placing]:
-    """Yield the columns of places, of marks of what was chosen, of times and points, or results."""
+def placings(sheet: Sheet) -> Iterator[Placing]:
+    """Yield the columns of places, of marks of what was chosen, of times and points, or results.
+
+    Results that were not read are blank.
+    """
     results = (*RESULTS, *_LETTERS, *(coded for _, *coded in CODED))
     results = () if sheet.better or label_pairs(sheet) else results
     for column in sheet.columns:
@@ -143,12 +148,12 @@ def _placings(sheet: Sheet) -> Iterator[Placing]:
         for sides in results:
             place_of = dict(zip(sides, ("1", "3", "2"), strict=False))
             each = [place_of.get(cell, "2" * (common_code(cell) == 0)) for cell in lower]
-            if "" not in each and "1" in each and (column == role or parts & OUTCOMES):
+            if "1" in each and (column == role or parts & OUTCOMES):
                 what = f"pairs by {called!r}, {sides[0]} being a win,"
                 yield Placing(what, column, role, np.array(each, dtype=object), (), 4)
 
 
-def _groups(sheet: Sheet, key: Sequence[Any]) -> Integers:
+def groups_of(sheet: Sheet, key: Sequence[Any]) -> Integers:
     """Return the number of the event of each row."""
     return pd.factorize(pd.MultiIndex.from_arrays([*map(sheet.cells, key)]))[0]
 
@@ -162,7 +167,7 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, .
 
     def fitting(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[float, int, Any, Any]]:
         for key in keys:
-            groups = _groups(sheet, key)
+            groups = groups_of(sheet, key)
             shared = placing.shared(groups) if (np.bincount(groups) > 1).all() else None
             if shared is not None:
                 # A race is no item of what a runner did in a year.
@@ -239,9 +244,13 @@ def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) 
     sheet.table.check_marks(sheet.table.frame[placing.column])
     called = {"place": sheet.table.called(placing.column), "list": sheet.table.called(key[0])}
     read = sheet.table.without([placing.column, *key]).rename({item: "item"})
-    lists = [*map(" / ".join, sheet.rows(key))]
+    lists = np.array([*map(" / ".join, sheet.rows(key))], dtype=object)
     read = replace(read.assign(list=lists), given={**read.given, **called})
-    return placed(sheet, read, placing.places)
+    cells = placing.places
+    for column in sheet.columns if placing.total and not sheet.named else ():
+        void = np.isin(lists, lists[walkovers(sheet, column)])
+        cells = np.where(void, "walkover", cells)
+    return placed(sheet, read, cells)
 
 
 def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
@@ -279,6 +288,8 @@ def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
 
 def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a row for each event and a column for each place."""
+    if sheet.is_crossed and is_numeric(sheet.rows(sheet.columns).ravel()):
+        return
     columns_of: dict[str, dict[int, Any]] = {}
     for column in sheet.columns:
         for part in (parts := sheet.words(column)):
@@ -463,9 +474,11 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
     }
     best, worst = ([name for name in names if {*names[name][:1]} & ends] for ends in (BEST, WORST))
     stems: dict[tuple[str, ...], list[Any]] = {}
+    unlike = NOT_LABELS - OPTIONS if quizzes else NOT_LABELS
+    said = OUTCOMES | RIGHT if quizzes else OUTCOMES
     for column, parts in names.items():
         *stem, last = parts or ("",)
-        if stem and re.fullmatch(r"\d+|[a-z]", last) and NOT_LABELS.isdisjoint(stem):
+        if stem and re.fullmatch(r"\d+|[a-z]", last) and unlike.isdisjoint(stem):
             stems.setdefault((*stem,), []).append(column)
     for columns in stems.values():
         if len(columns) + ("best" in names) + quizzes < 3:
@@ -476,9 +489,11 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
             ends = [
                 name
                 for name, parts in words_of.items()
-                if (best or (parts & OUTCOMES and parts <= OUTCOMES | BESIDE))
+                if (best or (parts & said and parts <= said | BESIDE))
                 and _picked(sheet, name, columns).any(axis=1).mean() > 0.5
             ]
+            # Beside the right answer may be the one that was given.
+            ends = [name for name in ends if RIGHT.isdisjoint(words_of[name])] or ends
             again = pd.Series(sheet.rows(columns).ravel()).duplicated(keep=False).mean() > 0.5
             again &= not any(is_unsigned(sheet, name) for name in ends)
             if not (best or again or quizzes):

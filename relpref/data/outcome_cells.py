@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats
+from relpref.data.arrays import Floats, Mask
 from relpref.data.readings import (
     BESIDE,
     BESIDE_LOSER,
     BOTH_BAD,
     CODED,
+    COMMENTS,
     DEGREES,
     KIND_OF_SIDES,
     OF_SIDES,
@@ -28,6 +29,16 @@ from relpref.data.readings import (
     words,
 )
 from relpref.data.sides import PAIR, Pair, verdict_of
+
+# The beginning of a clause of at most four words, up to some of these.
+_SHORTLY = r"(^|[.,:;(])(?= *([^ .,:;()]+ *){1,4}([.,:;()]|$))[^.,:;()]*"
+_PLAYED = "(the |this )?(match|game|bout|fight|set|round)"
+# Remarks on a walkover, plainly or in a short clause. Not only matches are forfeited.
+_WALKOVER = re.compile(
+    rf"(?i)\b(by (walk-? ?over|forfeit(ure)?)|forfeit(s|ed)? {_PLAYED})\b"
+    rf"|{_SHORTLY}\b(walk-? ?over|(?<!time )forfeit(ure)?|forfait|kampflos"
+    rf"|forfeit(s|ed)(?! (?!({_PLAYED}|by|to|in|at|on|due|after|before|because)\b)))\b"
+).search
 
 # How strongly the first was preferred, 1 where nothing says so, 0 for a tie, negative where the
 # second was; NaN for a blank, -inf for a void answer, and inf for a cell that is not read.
@@ -199,3 +210,15 @@ def code_of_results(first: str, second: str) -> float:
     if first == second not in WON:
         return min(common_code(first), 0.0)
     return (first in WON) - (second in WON) or np.inf
+
+
+def walkovers(sheet: Sheet, column: Any) -> Mask:
+    """Where remarks say that a match was a walkover, if at most half of them do.
+
+    Otherwise these rows may have been kept on purpose.
+    """
+    void = np.zeros(len(sheet.cells(column)), bool)
+    if {*sheet.words(column)} & COMMENTS:
+        for row, cell in enumerate(sheet.cells(column)):
+            void[row] = bool(_WALKOVER(cell)) or " ".join(words(cell)) in VOID
+    return void & (void.sum() <= 0.5 * len(void))

@@ -20,6 +20,7 @@ from relpref.data.outcome_cells import (
     fits,
     margins,
     tried_outcomes,
+    walkovers,
 )
 from relpref.data.readings import (
     ADVANTAGE,
@@ -86,10 +87,8 @@ _CUT_SHORT = re.compile(
     r"(?i)(.*[^a-z])?(ff|forfeit(ed)?|w/?o|walkover|ret(ired|irement)?|def(ault)?|awarded|awd"
     r"|abandoned|aufgabe|abandon|kampflos)\.?\)?|.*\d[fr]"
 ).fullmatch
-_WALKOVER = re.compile(
-    r"(?i)\b(walk-? ?over|(?<!time )forfeit(s|ed|ure)?|forfait|kampflos)\b"
-).search
 _AT = " @ "  # between the visitor and home
+_APART = ("club", "opponent")  # sides whose answers may be in two rows each
 
 
 class Outcome(NamedTuple):
@@ -142,7 +141,7 @@ def versus(sheet: Sheet) -> Iterator[Reading]:
                 at_home = {_AT in cell for cell in cells}
                 ends = ("visitor", "home") if at_home == {True} else PAIR
                 if len(at_home) == 2:  # the first may be either, and each answer in two rows
-                    ends = ("club", "opponent")
+                    ends = _APART
                 where, rest = repr(sheet.table.called(column)), sheet.table.without([column])
                 yield from _parted(sheet, rest, where, sides, ends, [column])
 
@@ -163,6 +162,31 @@ def versus_in_names(sheet: Sheet) -> Iterator[Reading]:
         read = sheet.table.without(named).take(np.repeat(np.arange(size), len(named)))
         read = read.assign(winner=[*chain(*zip(*answers, strict=True))])
         yield from _parted(sheet, read, listed(named), [*named.values()] * size)
+
+
+def crossed(sheet: Sheet) -> Iterator[Reading]:
+    """Read counts of wins, or results, of items in rows against those that name columns.
+
+    The name of the column of the items in rows says whether these won, or are first in results.
+    """
+    label = sheet.columns[0]
+    items = sheet.cells(label)
+    if not sheet.is_crossed:
+        return
+    cells = sheet.rows(items)
+    apart = (items[:, np.newaxis] != items) & (cells != "")
+    counts = all(map(str.isdecimal, cells[apart]))
+    rows, at = np.nonzero(apart & ~(counts & (cells == "0")))
+    read, cells = sheet.table.without([label, *items]).take(rows), cells[rows, at]
+    kind, answers = ("count", cells.astype(int)) if counts else ("result", cells)
+    ends, names = (WINNER_LOSER, WINNER_LOSER) if counts else (PAIR, _APART)
+    for end, sides in zip(ends, ((rows, at), (at, rows)), strict=True):
+        columns = {name: items[side] for name, side in zip(names, sides, strict=True)}
+        table = read.assign(**columns, **{kind: answers})
+        if sheet.named.isdisjoint({*ends} - {end}):
+            what = f"{kind}s in which the item in {sheet.table.called(label)!r} is the {end}"
+            for reading in pairs(replace(sheet, table=table, named=frozenset())):
+                yield replace(reading, description=what, columns={end: label})
 
 
 def _parted(
@@ -424,10 +448,10 @@ def _marks(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, Codes]]:
             said = np.minimum([*map(common_code, texts)], np.abs(margins(texts)))
             if (said <= 0).any() or any(map(_CUT_SHORT, cells)):
                 yield column, said
-        elif parts & COMMENTS and not sheet.named & {"winner", "result", "first_score"}:
-            void = [bool(_WALKOVER(cell)) or " ".join(words(cell)) in VOID for cell in cells]
-            if 0 < np.mean(void) <= 0.5:  # otherwise, these may have been kept on purpose
-                yield column, np.where(void, VOIDED, np.nan)
+        elif not sheet.named & {"winner", "result", "first_score"} and (
+            (void := walkovers(sheet, column)).any()
+        ):
+            yield column, np.where(void, VOIDED, np.nan)
 
 
 def _with_outcome(sheet: Sheet, pair: Pair, outcome: Outcome) -> Table:

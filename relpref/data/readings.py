@@ -117,6 +117,8 @@ NOT_LABELS = terms(
 TEXTS = terms("answer, response, output, completion, reply")
 # Words in names of columns of what may be chosen in a quiz, too.
 OPTIONS = terms("option, options, choice, alternative, opcion, opzione, auswahl")
+# Words in names of columns of the right one of these.
+RIGHT = terms("right, correct, truth, gold, solution, richtig, richtige, korrekt, correcta")
 OUTCOMES = terms(
     """
     winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr, ft,
@@ -229,7 +231,9 @@ LAST = terms(
     su, fell, pulled up, unseated rider
     """
 )
-OUT = terms("dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1, dnc")
+OUT = terms(
+    "dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1, dnc, walkover"
+)
 RATERS = terms(
     """
     judge, voter, annotator, rater, raters, evaluator, assessor, panelist, panellist, taster,
@@ -241,15 +245,20 @@ RATERS = terms(
     participante, usuario, encuestado, votante, giudice, assaggiatore
     """
 )
-EVENTS = RATERS | terms(
+MATCHES = terms(
     """
-    list, race, event, heat, run, contest, ballot, round, match, game, tournament, question, task,
+    match, game, battle, bout, fixture, fight, duel, combat, spiel, partie, begegnung, partido,
+    partita, jogo, wedstrijd
+    """
+)
+EVENTS = (RATERS | MATCHES) | terms(
+    """
+    list, race, event, heat, run, contest, ballot, round, tournament, question, task,
     trial, session, set, group, subject, block, choice, date, day, year, season, week, track, venue,
     stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf, meet, course,
     epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey, wettfahrt,
     wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa, rodada, jornada, giornata,
-    journee, spieltag, matchday, gameweek, wedstrijd, wyscig, lopp, lob,
-    battle, bout, fixture, fight, duel, combat, spiel, partie, begegnung, partido, partita, jogo
+    journee, spieltag, matchday, gameweek, wyscig, lopp, lob
     """
 )
 SCORES = terms(
@@ -434,6 +443,12 @@ class Sheet:
     def is_named(self, column: Any, words: frozenset[str]) -> bool:
         """Tell whether the name of a column has these words alone, beside those for numbers."""
         return frozenset() < self.noun(column) <= words
+
+    @property
+    def is_crossed(self) -> bool:
+        """Whether the items in the first column are names of columns, too: items by items."""
+        items = self.cells(self.columns[0]) if len(self.columns) else ()
+        return 1 < len(items) == len({*items}) and {*items} <= {*self.columns}
 
 
 def _text(cell: Any) -> str:

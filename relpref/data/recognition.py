@@ -12,18 +12,28 @@ from operator import contains
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from relpref.data.arrays import listed
 from relpref.data.columns import COLUMNS, FORMS, form_of
 from relpref.data.order_readings import (
     best_and_worst,
+    groups_of,
     long_orders,
     orders_by_item,
     orders_by_place,
     orders_in_cells,
+    placings,
 )
 from relpref.data.outcome_cells import middle_of, tried_outcomes
-from relpref.data.pair_readings import named_outcomes, pairs, says_more, versus, versus_in_names
+from relpref.data.pair_readings import (
+    crossed,
+    named_outcomes,
+    pairs,
+    says_more,
+    versus,
+    versus_in_names,
+)
 from relpref.data.readings import (
     ADVANTAGE,
     COUNTS,
@@ -32,6 +42,7 @@ from relpref.data.readings import (
     EXTREMES,
     GOALS,
     MARGINS,
+    MATCHES,
     OUTCOMES,
     RATERS,
     SCORES,
@@ -71,6 +82,7 @@ _FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
         {
             versus: _OF_PAIRS - terms("loser"),
             versus_in_names: _OF_PAIRS - terms("first, second, loser"),
+            crossed: terms("winner, loser, first, second"),
         },
     ),
     (
@@ -81,6 +93,7 @@ _FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
 )
 _HIGH = " (high is better)"
 _MOST_LOOKED_AT = 12  # columns
+_LONGEST = 400  # characters of a call that is suggested
 # Cells of outcomes that are left as they are.
 _PLAIN = {"result": r"-?[01]|0\.5|½|1/2|True|False|", "place": r"\d*"}
 # Names of neighboring columns that are suggested where a table has none.
@@ -89,7 +102,6 @@ _NAMES = (
     "first,second,first_score,second_score",
     "winner,loser",
 )
-_TURNED = {"1": "0", "0": "1", "+": "-", "-": "+", "0.5": "0.5"}  # results of the other side
 _COMPARED = ["winner", "tie", "list", "item", "place"]
 
 
@@ -227,13 +239,13 @@ def _remedy(sheet: Sheet) -> str:
         )
         what = scored[0].description.replace(_HIGH, "")
         return f": the table may be {what}; say {', or '.join(ways)}"
-    if points := _points(sheet):
+    if points := _points(sheet) or _unpaired(sheet):
         return points
     ours = {*sheet.columns} & {name for form in FORMS for name in form.columns}
     if ours - {"result"}:
         return _alone(sheet) if ours <= terms("item, choice, chosen, result") else ""
     nothing = f": {_NO_ANSWERS.format(listed(sheet.columns))}"
-    return _crossed(sheet) or _unnamed(sheet) or _alone(sheet) or nothing
+    return _unnamed(sheet) or _alone(sheet) or nothing
 
 
 def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
@@ -326,6 +338,42 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
             yield [({"first": first, "second": second, "winner": outcome}, what)]
 
 
+def _unpaired(sheet: Sheet) -> str:
+    """Name a match that has not one row that won and one that lost, or say that all have more."""
+    key = [name for name in sheet.columns if sheet.is_named(name, EVENTS - RATERS)]
+    for match, placing in product(key, placings(sheet)):
+        if not placing.total or not sheet.is_named(match, MATCHES):
+            continue
+        table, groups, cells = sheet.table, groups_of(sheet, key), sheet.cells(placing.column)
+        marks = pd.Series(placing.places).groupby(groups).agg(lambda each: "".join(sorted(each)))
+        paired = marks.isin(["13", "22"]).to_numpy()[groups]
+        if paired.mean() > 0.5:
+            row = int(paired.argmin())
+            what = (
+                f"{table.cell(placing.column)(row).removeprefix(table.name)}: the results of "
+                f"{table.called(match)} {sheet.cells(match)[row]} are "
+                f"{listed(cells[groups == groups[row]])}, which are not one that won and one that "
+                "lost, or two ties; correct the cells, or drop the rows"
+            )
+            line = f"table.drop(table.index[{np.flatnonzero(~paired).tolist()}])"
+            read = table.take(np.flatnonzero(paired))
+        elif marks.str.fullmatch("1+3+").all():
+            lost = placing.places == "3"
+            what = (
+                f": several rows of a {table.called(match)!r} won or lost, and no form of answers "
+                "has teams of several players; if each who won is to be above each who lost, add "
+                "a column 'place' with 1 for who won and 2 for who lost"
+            )
+            cells = table.frame[placing.column][lost].unique().tolist()
+            line = f"table.assign(place=1 + table[{table.called(placing.column)!r}].isin({cells}))"
+            read = table.assign(place=1 + lost)
+        else:
+            continue
+        works = len(line) < _LONGEST and len(_readings(replace(sheet, table=read))) == 1
+        return what + f": {line}" * works
+    return ""
+
+
 def _points(sheet: Sheet) -> str:
     """Say how to read points that items of one set, such as countries, give one another."""
     ranked, ways = replace(sheet, better="high"), dict[str, str]()
@@ -361,43 +409,10 @@ def _alone(sheet: Sheet) -> str:
     )
 
 
-def _crossed(sheet: Sheet) -> str:
-    """Say how to unfold a table with a row and a column for each item."""
-    label, *others = sheet.columns
-    labels, name = sheet.cells(label), label or "Unnamed: 0"
-    items = [name for name in others if name in labels]
-    if len(items) < max(2, len({*labels})):
-        return ""
-    results = {
-        (row, item): cell
-        for row, cells in zip(labels, sheet.rows(items), strict=True)
-        for item, cell in zip(items, cells, strict=True)
-        if row != item
-    }
-    melt = (
-        f": {label!r} and other columns name the same items; table.melt({name!r}, "
-        f"{'' if items == others else f'{items!r}, '}"
-    )
-    if is_numeric(results.values()) and "0.5" not in results.values():
-        return (
-            f"{melt}var_name='loser', value_name='count').rename(columns={{{name!r}: 'winner'}})"
-            ".query('winner != loser').astype({'count': float}).query('count > 0') is for cells "
-            "that count how often the row won"
-        )
-    # Each game is in two cells where these mirror one another.
-    mirrored = all(
-        results.get(pair[::-1]) == _TURNED.get(cell, re.sub(r"(\d+)(\D)(\d+)", r"\3\2\1", cell))
-        for pair, cell in results.items()
-    )
-    return (
-        f"{melt}var_name='second', value_name='result').rename(columns={{{name!r}: 'first'}})"
-        f".query('first {'<' if mirrored else '!='} second').dropna() is for cells that say who won"
-    )
-
-
 def _unnamed(sheet: Sheet) -> str:
     """Say that there is no row of names, where the first row is like others, and name columns."""
-    below = {*sheet.rows(sheet.columns).ravel()}
+    # Names of columns may also be in the first column, of items that met one another.
+    below = {*sheet.rows(sheet.columns[1:]).ravel()}
     first = [str(name) for name in sheet.columns if name in below and not is_numeric([name])]
     for form, more in product(_NAMES if first else (), range(len(sheet.columns))):
         names = [f"column {at + 1}" for at, _ in enumerate(sheet.columns)]

@@ -260,6 +260,9 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     assert run.metadata["options"]["lapse"] is True
     assert run.posterior.likelihood == Probit(lapse=True)
     assert run.posterior.hyperparameters["lapse"] == 0.2
+    (place / "cross.csv").write_text(",tea,milk,rum\ntea,0,3,1\nmilk,2,0,0\nrum,0,1,0\n")
+    assert "item in '' is the loser: --columns loser=" in ask("look cross.csv").err
+    assert "7 answers to 3 pairs" in ask("look cross.csv --columns loser=").out
     said = ask("fit --folder graded --out no --columns winner")
     assert said.code == 2 and "write our name and the file's" in said.err
 

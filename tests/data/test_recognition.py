@@ -502,17 +502,37 @@ def test_an_item_that_is_twice_in_an_order_is_named_by_its_line(tmp_path: Path) 
         (",a,b,c\na,-,3,1\nb,2,-,0\nc,0,1,-", "a>b*3; b>a*2; a>c; c>b"),
         (",a,b,c\na,,1,0.5\nb,0,,1\nc,0.5,0,", "a>b; a=c; b>c"),
         ("Heim,a,b,c\na,,3:1,1:1\nb,2:0,,4:0\nc,0:3,1:0,", "a>b; a=c; b>a; b>c; a>c; c>b"),
+        ("winner,a,b,c\na,-,3,1\nb,2,-,0\nc,0,1,-", "a>b*3; b>a*2; a>c; c>b"),
+        ("item,x,y,z\nx,0,1,1\ny,0,0,1\nz,0,0,0", "x>y; x>z; y>z"),
     ],
 )
-def test_how_to_unfold_a_table_of_items_by_items_is_said(
+def test_how_to_read_a_table_of_items_by_items_is_said(
     tmp_path: Path, text: str, answers: str
 ) -> None:
     file = tmp_path / "a.csv"
     file.write_text(text)
-    with pytest.raises(DataError, match="and other columns name the same items") as caught:
-        PreferenceData.from_tables(answers=file)
-    call = re.search(r"table\.melt.*(?= is for cells)", str(caught.value))
-    assert call and read(eval(call[0], {"table": pd.read_csv(file)})) == parsed(answers)
+    for table in (file, pd.read_csv(file)):
+        said = "(counts|results) in which the item in '.*' is the (winner|first): columns="
+        with pytest.raises(DataError, match=said) as caught:
+            read(table)
+        calls = [ast.literal_eval(call[1]) for call in SPOKEN(str(caught.value))]
+        ways = [read(table, columns=columns) for columns in calls]
+        turned = Counter({answer[::-1]: times for answer, times in parsed(answers).items()})
+        assert ways == [parsed(answers), turned]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",a,b,c\na,.5,.62,.7\nb,.38,.5,.4\nc,.3,.6,.5",
+        "Heim,a,b,c\na,,x,y\nb,u,,v\nc,p,q,",
+    ],
+)
+def test_other_cells_of_items_by_items_are_refused_without_a_call(text: str) -> None:
+    with pytest.raises(DataError, match="not recognized as answers") as caught:
+        read(frame(text, typed=True))
+    assert "a line of names above" not in str(caught.value)
+    assert not [*SPOKEN(str(caught.value))]
 
 
 @pytest.mark.parametrize(
@@ -530,6 +550,16 @@ def test_how_to_unfold_a_table_of_items_by_items_is_said(
 def test_results_that_were_not_played_to_the_end_are_noted(text: str, said: str) -> None:
     notes = PreferenceData.from_tables(answers=frame(text, typed=True)).notes
     assert f"answers: counted, though not played to the end by {said}" in notes
+
+
+def test_many_matches_without_a_loser_are_not_listed() -> None:
+    rows = [
+        f"{game},{player},{'WL'[side]}" for game in range(900) for side, player in enumerate("ab")
+    ]
+    rows[::7] = [row.replace("W", "L") for row in rows[::7]]
+    with pytest.raises(DataError, match="row 0 .*the results of match 0 are 'L', 'L'") as caught:
+        read(frame("\n".join(["match,player,result", *rows]), typed=True))
+    assert len(str(caught.value)) < 300
 
 
 def test_a_column_that_was_named_stays_in_the_suggestion() -> None:
