@@ -213,7 +213,7 @@ def code_of_results(first: str, second: str) -> float:
 
 
 def walkovers(sheet: Sheet, column: Any) -> Mask:
-    """Where remarks say that a match was a walkover, if at most half of them do.
+    """Mark rows whose remarks say that a match was a walkover, if at most half of them do.
 
     Otherwise these rows may have been kept on purpose.
     """
