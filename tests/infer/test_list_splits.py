@@ -25,15 +25,13 @@ def test_halves_of_the_people() -> None:
         orders = sushi.load("a").rankings
     except DataError as error:  # the files are not bundled
         pytest.skip(str(error))
-    everyone = PreferenceData.from_rankings(orders)
-    number = np.asarray(everyone.comparisons.list)
     rng = np.random.default_rng(0)
     first, second = np.triu_indices(10, 1)
 
     def gaps(people: Any) -> Any:
-        data = everyone.select_comparisons(np.flatnonzero(np.isin(number, people)))
-        posterior = EP(preference_gp).run(0, data)
-        found = posterior.belief.differences(first, second)
+        posterior = EP(preference_gp).run(0, PreferenceData.from_rankings(orders[people]))
+        place = posterior.data.index(orders.items.labels)
+        found = posterior.belief.differences(place[first], place[second])
         return found.mean, np.square(found.sd)
 
     inside = []
