@@ -1,7 +1,7 @@
 """Ways to read a table of answers as orders, choices, or the best and the worst of several."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
@@ -46,7 +46,7 @@ from relpref.data.readings import (
     words,
 )
 from relpref.data.sides import is_unsigned, label_pairs
-from relpref.data.tables import Table
+from relpref.data.tables import Table, column_option
 
 _MOST_EVENTS = 6  # columns that may name an event together
 _MARKS = dict.fromkeys(EXTREMES[0], "1") | dict.fromkeys(EXTREMES[1], "-1")
@@ -96,11 +96,12 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
             rank = pd.Series([*map(seconds, placing.places)]).groupby(groups).rank("dense")
             same = (*groups, *sheet.cells(item), *rank.fillna(-1))
             columns = {"list": key[0], "item": item, placing.name: placing.column}
+            columns = {"item": item} if len(key) > 1 else columns if placing.name else {}
             named = [repr(sheet.table.called(name)) for name in (item, *key)]
             reading = Reading(
                 f"{placing.what} of {named[0]} in each {' and '.join(named[1:])}",
-                partial(_with_places, sheet, key, item, placing),
-                {"item": item} if len(key) > 1 else columns if placing.name else {},
+                partial(_with_places, sheet, key, item, placing, columns),
+                columns,
             )
             readings.setdefault(same, reading)
         if readings and len(placing.marks) > 1:  # places may be those on a screen
@@ -239,7 +240,9 @@ def seconds(cell: str) -> float:
     return total
 
 
-def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) -> Table:
+def _with_places(
+    sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing, columns: Mapping[str, Any]
+) -> Table:
     """Return a row for each item of each list, with the columns list, item and place."""
     sheet.table.check_marks(sheet.table.frame[placing.column])
     called = {"place": sheet.table.called(placing.column), "list": sheet.table.called(key[0])}
@@ -250,6 +253,12 @@ def _with_places(sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing) 
     for column in sheet.columns if placing.total and not sheet.named else ():
         void = np.isin(lists, lists[walkovers(sheet, column)])
         cells = np.where(void, "walkover", cells)
+        if void.any():
+            names = {ours: sheet.table.called(name) for ours, name in columns.items()}
+            note = (
+                f"walkovers by {sheet.table.called(column)!r}; {column_option(names)} counts them"
+            )
+            read = replace(read, notes=(*read.notes, note))
     return placed(sheet, read, cells)
 
 

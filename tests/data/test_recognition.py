@@ -643,3 +643,15 @@ def test_sides_named_against_their_order(answers: dict[str, Any]) -> None:
         ties = first["tie"] if "tie" in columns else pd.Series(False, first.index)
         same = second.drop(columns=[c for c in ("tie",) if c in columns])
         pd.testing.assert_frame_equal(decided[~ties], same[~ties])
+
+
+def test_walkovers_beside_a_row_for_each_side_may_be_counted() -> None:
+    rows = [(1, "a", "W", ""), (1, "b", "L", ""), (2, "b", "W", "walkover"), (2, "c", "L", "")]
+    rows += [(3, "c", "W", ""), (3, "a", "L", "late goal")]
+    table = pd.DataFrame(rows, columns=["match", "team", "result", "comment"])
+    left = PreferenceData.from_tables(answers=table)
+    assert left.num_answers == 2
+    note = next(note for note in left.notes if "walkovers by 'comment'" in note)
+    columns = {"list": "match", "item": "team", "place": "result"}
+    assert f"columns={columns}" in note
+    assert PreferenceData.from_tables(answers=table, columns=columns).num_answers == 3
