@@ -5,13 +5,12 @@ Where items are not ranked, the Mallows kernel is sampled; the Kendall kernel is
 
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.ranking_tables import generator
@@ -26,13 +25,14 @@ from relpref.kernels.positions import (
     position_pair,
 )
 from relpref.linalg import require_memory
-from relpref.linalg.arrays import cond, namespace, scan, traced
+from relpref.linalg.arrays import namespace, scan, traced
 
 Floats = NDArray[np.float64]
 
 _DRAWS_AT_ONCE = 2**11  # on either side
 _PAIRS_AT_ONCE = 512
 _HELD_BYTES = 2**30  # of signs that are kept while columns are asked for
+_COUNTED = 2**22  # counts of items and pairs for all pairs of rankings, at once
 
 
 def mallows_kernel(
@@ -91,7 +91,7 @@ def mallows_kernel(
     if samples < 2:
         raise DataError(f"mallows_kernel: samples={samples}; draw 2 at least")
     if exhaustive(left).all() and exhaustive(right).all():
-        values = np.exp(_log_mallows(strength, left, right))
+        values = np.exp(log_mallows(strength, left, right))
         return (values, np.zeros_like(values)) if return_error else values
     seed = int(generator(rng_key).integers(2**63))
     values, error = _over_extensions(strength, left, right, samples, seed)
@@ -122,79 +122,91 @@ def mallows_variances(
     seed = int(generator(rng_key).integers(2**63))
     for row in np.flatnonzero(~exhaustive(positions)):
         draws = _linear_extensions(positions[row], samples, seed)
-        result[row] = np.mean(np.exp(_log_mallows(strength, draws, draws)))
+        result[row] = np.mean(np.exp(log_mallows(strength, draws, draws)))
     return result
 
 
-def _log_mallows(concentration: Any, left: Any, right: Any) -> Any:
-    """Logarithm of the kernel between exhaustive rankings, shape (m, m')."""
-    shares, discordant = _sums(_share_of_an_item(concentration, left)[:1], left, right)
-    return shares[0] - concentration * discordant
+def log_mallows(concentration: Any, left: Any, right: Any) -> Any:
+    """Logarithm of the kernel between exhaustive rankings, shape (m, m').
 
-
-log_mallows = jax.custom_jvp(jax.jit(_log_mallows))  # programs trace it once, not in every call
-
-
-@log_mallows.defjvp
-@jax.jit
-def _derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    # The logarithm is linear in the table and in the strength: its derivative is one more sum,
-    # instead of a backward pass through every cell of every pair of rankings.
-    concentration, left, right = primals
-    shares, discordant = _sums(_share_of_an_item(concentration, left), left, right)
-    return shares[0] - concentration * discordant, (shares[1] - discordant) * tangents[0]
-
-
-def _sums(tables: Any, left: Any, right: Any) -> tuple[Any, Any]:
-    """Sums of k tables over the blocks of every two rankings, and numbers of discordant pairs.
-
-    ``tables``, shape (k, n + 1), are as from `_share_of_an_item`; the sums have shape (k, m, m'),
-    the numbers (m, m').
+    It is linear in numbers of items and pairs, which are counted once for many concentrations.
     """
-    xp = namespace(tables, left, right)
+    number, items = right.shape
+    rows = max(1, _COUNTED // max(items * number, 1))
+    if traced(left, right):
+        counted = [_counted(left, right)]
+    elif rows >= len(left):
+        sides = (np.ascontiguousarray(side, np.int32).tobytes() for side in (left, right))
+        counted = [_remembered(*sides, items)]
+    else:
+        counted = [
+            _counted(left[start : start + rows], right) for start in range(0, len(left), rows)
+        ]
+    xp = namespace(concentration, left, right)
+    table = _share_of_an_item(concentration, items)
+
+    def block(size: Any, other_size: Any, discordant: Any, tied: Any) -> Any:
+        sizes = (xp.take(table, each, mode="clip") for each in (size, other_size))
+        shares, other_shares = (xp.sum(each, axis=1) for each in sizes)
+        total = shares[:, None] + other_shares - concentration * xp.asarray(discordant, dtype=float)
+        return total - xp.tensordot(table[2 : 2 + len(tied)], tied, 1) if len(tied) else total
+
+    return xp.concatenate([block(*each) for each in counted])
+
+
+def _counted(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
+    """Sizes of the items' blocks in both sets of rankings, shapes (m, n) and (m', n), and counts.
+
+    These are, for every two rankings, the number of discordant pairs, shape (m, m'), and of items
+    whose blocks have t = 2, 3, ... items in common, up to the largest that there may be, shape
+    (t, m, m').
+    """
+    xp = namespace(left, right)
     size, other_size = _block_sizes(left), _block_sizes(right)
-    ties = xp.any(size > 1) & xp.any(other_size > 1)
+    most = left.shape[1]
+    small = np.min_scalar_type(most)
+    if xp is np:
+        most = min(size.max(initial=1), other_size.max(initial=1))
+    several = np.arange(2, most + 1).astype(small)[:, None, None]
 
     def common(items: Any, other_items: Any) -> Any:
         # Counts of items: whole numbers, exact in single precision.
         return items.astype(np.float32) @ other_items.astype(np.float32).T
 
-    def add(sums: tuple[Any, Any], position: Any, other: Any) -> tuple[Any, Any]:
-        discordant, cells = sums
-
-        def joint(cells: Any) -> Any:
-            tied = common(position == left, other == right)
-            return cells + tables[:, tied.astype(np.int32)]
-
+    def add(counts: tuple[Any, Any], position: Any, other: Any) -> tuple[Any, Any]:
+        discordant, tied = counts
         discordant = discordant + common(position < left, other > right)
-        return discordant, cond(ties, joint, lambda cells: cells, cells)
+        if len(several):
+            together = common(position == left, other == right).astype(small)
+            tied = tied + (together == several)
+        return discordant, tied
 
-    shape = (len(left), len(right))
-    start = xp.zeros(shape, np.float32), xp.zeros((len(tables), *shape), tables.dtype)
-    discordant, cells = over_items(add, start, left, right)
-    rows, columns = (xp.sum(tables[:, sizes], axis=2) for sizes in (size, other_size))
-    return rows[:, :, None] + columns[:, None] - cells, discordant.astype(tables.dtype)
+    shape = len(left), len(right)
+    nothing = xp.zeros(shape, np.float32), xp.zeros((len(several), *shape), small)
+    return size, other_size, *over_items(add, nothing, left, right)
+
+
+@lru_cache(maxsize=4)
+def _remembered(left: bytes, right: bytes, items: int) -> tuple[Any, Any, Any, Any]:
+    """Counts for positions as bytes, see `_counted`."""
+    return _counted(*(np.frombuffer(side, np.int32).reshape(-1, items) for side in (left, right)))
 
 
 def mallows_diagonal(concentration: Any, positions: Any) -> Any:
     """Kernel of each exhaustive ranking with itself, shape (m,): Π_b ρ(|A_b|), 1 without ties."""
     xp = namespace(concentration, positions)
-    table, _ = _share_of_an_item(concentration, positions)
-    return xp.exp(xp.sum(table[_block_sizes(positions)], axis=1))
+    table = _share_of_an_item(concentration, positions.shape[1])
+    return xp.exp(xp.sum(xp.take(table, _block_sizes(positions), mode="clip"), axis=1))
 
 
-def _share_of_an_item(concentration: Any, positions: Any) -> Any:
+def _share_of_an_item(concentration: Any, items: int) -> Any:
     """Table of log ρ(t)/t for t = 0, ..., n, the share of each item of a block of t items.
 
-    The items of a block add up to log ρ(t) = Σ_{u ≤ t} log([u]_q/u). The second row, shape
-    (2, n + 1), is the derivative with respect to the concentration.
+    The items of a block add up to log ρ(t) = Σ_{u ≤ t} log([u]_q/u).
     """
-    xp = namespace(concentration, positions)
-    below = xp.arange(positions.shape[1])
-    powers = xp.exp(-xp.asarray(concentration, dtype=float) * below)
-    sums = xp.cumsum(powers)
-    terms = xp.stack([xp.log(sums / (below + 1)), -xp.cumsum(below * powers) / sums])
-    return xp.pad(xp.cumsum(terms, axis=1) / (below + 1), ((0, 0), (1, 0)))
+    xp, below = namespace(concentration), np.arange(items)
+    sums = xp.cumsum(xp.exp(-xp.asarray(concentration, dtype=float) * below))
+    return xp.pad(xp.cumsum(xp.log(sums / (below + 1))) / (below + 1), (1, 0))
 
 
 def _block_sizes(positions: Any) -> Any:
@@ -249,7 +261,7 @@ def _over_extensions(
     batches = (_batches(side, samples, seed) for side in (left, right))
     for (rows, first), (columns, second) in product(*batches):
         at, draws = np.ix_(rows, columns), (np.concatenate(side) for side in (first, second))
-        kernel = np.exp(_log_mallows(strength, *draws))
+        kernel = np.exp(log_mallows(strength, *draws))
         kernel = kernel.reshape(first.shape[:2] + second.shape[:2])
         by_row, by_column = kernel.mean(axis=3), kernel.mean(axis=1)
         values[at] = by_row.mean(axis=1)

@@ -82,6 +82,8 @@ def with_items_of(first: Any, rankings: Any) -> Any:
     """
     if not isinstance(first, Rankings) or not isinstance(rankings, Rankings):
         return rankings
+    if first.items is rankings.items:
+        return rankings
     if not traced(first, rankings):
         return replace(rankings, features=None, residual=None).aligned(first.items)
     if first.items_code != rankings.items_code:

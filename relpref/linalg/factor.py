@@ -153,7 +153,7 @@ def _cholesky(matrix: Any) -> Factor:
     unit = np.finfo(matrix.dtype).eps * xp.sum(xp.abs(xp.diagonal(fixed)))
 
     def jittered(matrix: Any, tried: Any) -> Any:
-        return factorize(matrix + steps[tried] * unit * xp.eye(len(matrix), dtype=matrix.dtype))
+        return factorize(matrix + steps[tried] * unit * np.eye(len(matrix), dtype=matrix.dtype))
 
     def fails(state: tuple[Any, Any]) -> Any:
         tried, lower = state

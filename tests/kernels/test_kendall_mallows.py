@@ -76,7 +76,9 @@ def test_kendall_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("concentration", [0.0, 1e-9, 0.4, 3.0, 300.0])
-def test_mallows_is_the_mean_over_linear_extensions(concentration: float) -> None:
+def test_mallows_is_the_mean_over_linear_extensions(
+    concentration: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     positions, k = MIXED[: len(EXHAUSTIVE)], len(EXHAUSTIVE)
     expected = enumerated(lambda distance: np.exp(-concentration * distance))[:k, :k]
     kernel, error = mallows_kernel(positions, concentration=concentration, return_error=True)
@@ -85,6 +87,9 @@ def test_mallows_is_the_mean_over_linear_extensions(concentration: float) -> Non
     with jax.enable_x64(True):
         diagonal = mallows_diagonal(concentration, positions)
     assert_allclose(diagonal, np.diag(expected), rtol=1e-12, atol=1e-15)
+    monkeypatch.setattr(kendall_module, "_COUNTED", 2 * positions.size)  # two rankings at once
+    in_parts = mallows_kernel(positions, concentration=concentration)
+    assert_allclose(in_parts, expected, rtol=1e-12, atol=1e-15)
 
 
 def test_sampled_mallows_within_its_standard_error() -> None:
