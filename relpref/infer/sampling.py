@@ -15,6 +15,7 @@ from relpref.infer.evidence import Evidence
 from relpref.infer.importance import inverse_root
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
+from relpref.linalg.arrays import on_host, ravel
 from relpref.result import CODES, Result, progress_line
 
 CHAINS = 2  # of draws of the hyperparameters
@@ -47,7 +48,8 @@ class Density:
 
     def at(self, z: Array) -> tuple[Evidence, Array]:
         """The evidence, and the gradient of its logarithm plus that of the prior."""
-        center, unravel = ravel_pytree(self.center)
+        flatten: Any = ravel if on_host(self.center, z) else ravel_pytree
+        center, unravel = flatten(self.center)
         evidence = self.evaluate(
             self.program,
             self.dual,
@@ -58,7 +60,7 @@ class Density:
             self.max_sweeps,
             False,
         )
-        return evidence, self.root.T @ ravel_pytree(evidence.gradient)[0]
+        return evidence, self.root.T @ flatten(evidence.gradient)[0]
 
     def potential(self, z: Array) -> Array:
         """Minus the log density, with the engine's exact gradient; infinite where it fails."""
@@ -85,7 +87,7 @@ class Density:
         steps = _STEP * np.eye(self.root.shape[0])
         gradients = [[np.asarray(self.at(sign * step)[1]) for sign in (-1, 1)] for step in steps]
         hessian = np.stack([(before - after) / (2 * _STEP) for before, after in gradients])
-        return replace(self, root=jnp.asarray(inverse_root(hessian, _FLATTEST)))
+        return replace(self, root=inverse_root(hessian, _FLATTEST))
 
 
 def sample(
