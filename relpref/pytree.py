@@ -68,6 +68,11 @@ class Untraced:
         return "Untraced(...)"
 
 
+def is_graph(node: Any) -> bool:
+    """Whether a node of a tree is a graph, which computes its spectrum when it is flattened."""
+    return hasattr(node, "with_shapes")
+
+
 def register(
     cls: type,
     leaves: Sequence[str],

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from relpref.compiled import float64
+from relpref.pytree import is_graph
 
 _ARRAYS = (np.ndarray, np.generic, jax.Array)
 
@@ -24,16 +25,19 @@ class Skeleton:
 
     @classmethod
     def split(cls, tree: Any) -> tuple[Self, tuple[Any, ...]]:
-        """Separate the arrays of a tree, in double precision, from everything else."""
+        """Separate arrays, in double precision, and graphs of a tree from everything else."""
         nodes: list[Any] = []
-        leaves, structure = jax.tree.flatten(
-            tree,
-            is_leaf=nodes.append,  # type: ignore[arg-type]  # its None means no leaf
-        )
+
+        def is_leaf(node: Any) -> bool:
+            nodes.append(node)
+            return is_graph(node)
+
+        leaves, structure = jax.tree.flatten(tree, is_leaf=is_leaf)
         kinds = tuple(type(node) for node in nodes if not isinstance(node, _ARRAYS))
-        static = tuple(None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves)
-        arrays = tuple(_double(leaf) for leaf in leaves if isinstance(leaf, _ARRAYS))
-        return cls(structure, kinds, static), arrays
+        moving = [isinstance(leaf, _ARRAYS) or is_graph(leaf) for leaf in leaves]
+        arrays = tuple(_double(leaf) for leaf, moves in zip(leaves, moving, strict=True) if moves)
+        static = (None if moves else leaf for leaf, moves in zip(leaves, moving, strict=True))
+        return cls(structure, kinds, tuple(static)), arrays
 
     def join(self, arrays: Sequence[Any]) -> Any:
         """Put arrays, or what represents them, into the tree."""

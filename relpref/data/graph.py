@@ -360,6 +360,20 @@ class Graph:
         values, _, gap_weights = self.spectrum
         return ScaleReference(values, gap_weights, self.mean_degree, self.component)
 
+    @property
+    def baseline(self) -> "Graph | ScaleReference":
+        """The graph or values with the mean degree and components of the ``reference``."""
+        return self.frozen_reference or self
+
+    def with_shapes(self) -> "Graph":
+        """The graph with zeros in place of a spectrum that was not computed."""
+        if "spectrum" in vars(self):
+            return self
+        zeros = np.broadcast_to(0.0, (self.num_nodes, self.num_nodes))
+        graph = object.__new__(Graph)
+        graph.__dict__.update(self.__dict__, spectrum=Spectrum(zeros[0], zeros, zeros[0]))
+        return graph
+
     def with_cliques(self) -> "Graph":
         """Return the graph with ``cliques`` for ``HiddenCommonCause(method="cliques")``."""
         return self._copied(counts_cliques=True)

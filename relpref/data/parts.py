@@ -21,6 +21,11 @@ class PartialGraph:
     num_nodes: int
     reference: ScaleReference  # of the whole graph
 
+    @property
+    def baseline(self) -> ScaleReference:
+        """See `Graph.baseline`."""
+        return self.reference
+
 
 register(PartialGraph, leaves=("reference",), static=("num_nodes",))
 

@@ -425,9 +425,9 @@ class ArrowSpace:
         """R = Q − QΣQ with Q = AᵀMA, shape (n, n)."""
         return self.inner.weights(factor, factor.precision)
 
-    def pulled(self, factor: Factorised, precision: Array) -> Array:
-        """R K = Q Σ, shape (n, n)."""
-        return self.inner.pulled(factor, factor.precision)
+    def pulled(self, factor: Factorised, precision: Array, covariance: Array) -> Array:
+        """R K = Q Σ, shape (n, n), from the covariance Σ."""
+        return self.inner.pulled(factor, factor.precision, covariance)
 
     def noise_weights(
         self, factor: Factorised, precision: Array, blocks: Blocks, factors: Sequence[Array]

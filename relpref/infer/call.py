@@ -23,6 +23,7 @@ from relpref.kernels import GaussianProcess
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.tilted import INTEGRATED, prior_quantile, unwrap
 from relpref.linalg.arrays import namespace
+from relpref.pytree import is_graph
 from relpref.skeleton import Skeleton
 
 Values = dict[str, Any]
@@ -47,7 +48,8 @@ class Call:
 
     program: Model
     skeleton: Skeleton  # of ``(args, kwargs)``
-    shapes: Shapes  # of the arrays
+    structure: Any  # of the arrays, of which graphs have several
+    leaves: tuple[Any, ...]  # their shapes and types
 
     @classmethod
     def split(
@@ -55,8 +57,16 @@ class Call:
     ) -> tuple["Call", tuple[Any, ...]]:
         """Separate the arrays among the arguments, in double precision, from everything else."""
         skeleton, arrays = Skeleton.split((args, dict(kwargs)))
-        shapes = tuple(_shape(array.shape, array.dtype) for array in arrays)
-        return cls(program, skeleton, shapes), arrays
+        empty = [array.with_shapes() if is_graph(array) else array for array in arrays]
+        leaves, structure = jax.tree.flatten(tuple(empty))
+        shapes = tuple(_shape(leaf.shape, leaf.dtype) for leaf in leaves)
+        return cls(program, skeleton, structure, shapes), arrays
+
+    @property
+    def shapes(self) -> Shapes:
+        """The arrays without their values."""
+        shapes: Shapes = jax.tree.unflatten(self.structure, self.leaves)
+        return shapes
 
     def trace(
         self,

@@ -15,6 +15,7 @@ from relpref.compiled import float64
 from relpref.data.arrays import shown
 from relpref.errors import ClusterError, DataError
 from relpref.limits import release_memory, resident_memory
+from relpref.pytree import is_graph
 
 # Megabytes by which the process may grow before what JAX compiled is dropped.
 VARIABLE, _MEGABYTES = "RELPREF_COMPILED_MEMORY", 640.0
@@ -58,7 +59,7 @@ def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> 
         )
     # Graphs are leaves: flattened they would compute spectra, which take hours where they are
     # large.
-    leaves = jax.tree.leaves((rng_key, args, given), is_leaf=_is_graph)
+    leaves = jax.tree.leaves((rng_key, args, given), is_leaf=is_graph)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in (*leaves, jax.device_put(np.zeros(())))):
         raise DataError(
             f"{engine} cannot be traced by JAX: a fit looks at the values of its data. Call it "
@@ -68,10 +69,6 @@ def computing(engine: str, rng_key: Any, args: tuple[Any, ...], *given: Any) -> 
     _KEPT.note(tuple(leaf.shape for leaf in leaves if hasattr(leaf, "shape")))
     with float64():
         yield
-
-
-def _is_graph(node: Any) -> bool:
-    return hasattr(node, "num_nodes")
 
 
 class _Kept:

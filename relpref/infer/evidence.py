@@ -51,6 +51,7 @@ _CONVERGED, _TOO_PRECISE, _NONFINITE = map(
 _CHEAP = 400  # rows of a matrix up to which NumPy factorizes it in the time of two sweeps without
 _BENT = 60  # sweeps with p^n that is not log-concave, before each answer has a site
 _POINTS = 64  # log p of all rows is computed at a multiple of as many points
+_DENSE = 1.5  # rows for each latent up to which a dense projection is cheaper in their space
 _FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
 
 
@@ -116,7 +117,7 @@ def evaluate(
     On the host, and where JAX does not trace the call, only the program is compiled: its
     covariance, the moments of its answers and the derivatives of both. The algebra is NumPy's.
     """
-    if traced(program, unconstrained, sites) or default_device().platform != "cpu":
+    if traced(program.counts, unconstrained, sites) or default_device().platform != "cpu":
         arguments = (approximate, program, dual, with_gradient, unconstrained, sites)
         return _evaluate(*arguments, tolerance, max_sweeps, whole)
     unconstrained, sites = jax.tree.map(np.asarray, (unconstrained, sites))
@@ -380,7 +381,7 @@ def whole_arrays(
         drift = space.latent_mean(fit.factor, shift)
     if space.latent:
         covariance = space.covariance(fit.factor)
-        pulled = space.pulled(fit.factor, precision)
+        pulled = space.pulled(fit.factor, precision, covariance)
     else:
         before = block_diagonal(total(prior.blocks[site]) for site in layout.slices)
         drift = before @ rows.adjoint(dual_vector(problem, fit))
@@ -422,7 +423,8 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
                 "leave space='auto'"
             )
         return False
-    cheaper = layout.num_rows <= layout.num_latents if space == "auto" else space == "observation"
+    most = layout.num_latents * (1.0 if layout.constant_projection else _DENSE)
+    cheaper = layout.num_rows <= most if space == "auto" else space == "observation"
     careful = layout.precise and layout.num_latents <= _FAR_MORE * max(layout.num_rows, _FEW)
     return cheaper and layout.log_concave and not careful
 

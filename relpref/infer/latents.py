@@ -25,6 +25,7 @@ from relpref.infer.rows import DenseRows
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg.arrays import is_affine
+from relpref.pytree import is_graph
 
 Ask = Callable[["Affine"], Any]
 
@@ -110,8 +111,12 @@ class Affine(Arithmetic):
 
     def _chosen(self, choose: Callable[[Any], Any]) -> "Affine":
         """Entries by a function of NumPy that chooses entries of an array."""
-        place = np.asarray(choose(np.arange(self.size).reshape(self.shape)))
-        return self._made(self.matrix[place.ravel()], self.offset.ravel()[place])
+        places = np.arange(self.size)
+        place = np.asarray(choose(places.reshape(self.shape)))
+        matrix, rows = self.matrix, place.ravel()
+        if not np.array_equal(rows, places):
+            matrix = matrix[rows]
+        return self._made(matrix, self.offset.ravel()[place])
 
     def __getitem__(self, index: Any) -> "Affine":
         index = jax.tree.map(_of_numpy, index) if isinstance(index, tuple) else _of_numpy(index)
@@ -199,6 +204,8 @@ class DenseAffine(Affine):
     @staticmethod
     def _product(weights: Any, matrix: Any, rows: int) -> Any:
         blocks = matrix.reshape(weights.shape[1], -1)
+        if np.count_nonzero(blocks) <= len(blocks):  # as of latents themselves
+            blocks = scipy.sparse.csr_array(blocks)
         return (weights @ blocks).reshape(len(weights) * rows, -1)
 
 
@@ -310,7 +317,10 @@ def run(
         with nullcontext() if way.name == "asked" else jax.ensure_compile_time_eval():
             trace = call.trace(arrays, {**fixed, **hyperparameters, **sites}, seed)
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
-        parts = {name: jax.tree.leaves(unwrap(site["fn"])) for name, site in sites.items()}
+        parts = {
+            name: jax.tree.leaves(unwrap(site["fn"]), is_leaf=is_graph)
+            for name, site in sites.items()
+        }
         likelihoods, others = [], []
         rows: dict[str, Affine | None] = {}
         counts, leaves, concave, row_shapes = {}, {}, {}, {}

@@ -203,9 +203,9 @@ class LatentSpace:
         """Σ = V Vᵀ, of the latent vector, shape (n, n)."""
         return factor.white @ factor.white.T
 
-    def pulled(self, factor: Factorised, precision: Array) -> Array:
-        """R K = Q Σ, shape (n, n)."""
-        return self.rows.times_gram(precision, self.covariance(factor))
+    def pulled(self, factor: Factorised, precision: Array, covariance: Array) -> Array:
+        """R K = Q Σ, shape (n, n), from the covariance Σ."""
+        return self.rows.times_gram(precision, covariance)
 
     def weights(self, factor: Factorised, precision: Array) -> Array:
         """R = Q − QΣQ, shape (n, n)."""

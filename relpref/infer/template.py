@@ -35,7 +35,7 @@ from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal
 from relpref.linalg.arrays import Array, on_host, summed_to
 from relpref.linalg.covariance import Pulls, at_path
-from relpref.pytree import Untraced
+from relpref.pytree import Untraced, is_graph
 
 Program = Any  # of `relpref.infer.program`, which builds on this module
 Floats = NDArray[np.float64]
@@ -54,7 +54,8 @@ def _numbers(
     layout, program = program.layout, replace(program, fixed=values)
     projection: Any = None
     sites: Mapping[str, Values] = {}
-    if program.rows is None and not layout.quadrature and on_host(values, program.arrays):
+    given = [array for array in program.arrays if not is_graph(array)]
+    if program.rows is None and not layout.quadrature and on_host(values, given):
         # Without JAX, unless the program needs it.
         with suppress(TypeError):
             projection, sites = written(program.call, program.arrays, program.fixed, layout)
@@ -95,8 +96,8 @@ def _numbers(
 
 
 def numbers_of(tree: Any) -> tuple[list[Any], Any]:
-    """Numbers of a tree, and its structure; flattened, a graph would compute its spectrum."""
-    return jax.tree.flatten(tree, is_leaf=lambda node: hasattr(node, "num_nodes"))
+    """Numbers of a tree, graphs among them, and its structure."""
+    return jax.tree.flatten(tree, is_leaf=is_graph)
 
 
 @compiled(static_argnums=(1, 2))

@@ -15,6 +15,7 @@ import scipy.sparse
 from jax import Array
 from numpy.typing import NDArray
 from numpyro.distributions import constraints
+from scipy.linalg import lapack
 
 from relpref.compiled import float64
 from relpref.data import Graph, ScaleReference
@@ -306,10 +307,13 @@ class RegularizedLaplacian:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``range``, a scalar."""
-        degree = graph.reference.mean_degree
+        degree = graph.baseline.mean_degree
         return {"range": dist.LogNormal(0.5 * namespace(degree).log(10.0 / degree), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Dense:
+        new = graph.frozen_reference is None and "spectrum" not in vars(graph)
+        if new and namespace(range) is np and 2 * graph.degree.max(initial=0.0) * range**2 < _SHORT:
+            return Dense(_inverted(graph, range, normalize))
         return _spectral(graph, partial(_regularized, range), normalize)
 
     def pull(
@@ -345,6 +349,20 @@ def _regularized(range: Any, eigenvalues: Any) -> Any:
     return 1 / (eigenvalues + 1 / range**2)
 
 
+# Bound of the condition number of Δ + I/ι² below which its inverse is as exact as by the spectrum.
+_SHORT = 1e3
+
+
+def _inverted(graph: Graph, range: Any, normalize: bool) -> Floats:
+    """`RegularizedLaplacian` at a first range, without the spectrum."""
+    precision: Floats = -graph.adjacency().toarray()
+    np.fill_diagonal(precision, graph.degree + 1 / range**2)
+    root, _ = lapack.dpotrf(precision.T, lower=True, overwrite_a=True)
+    lower, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
+    covariance = np.tril(lower) + np.tril(lower, -1).T
+    return np.asarray(rescaled(covariance, graph) if normalize else covariance)
+
+
 def _leaning(value: float, graph: Graph) -> str:
     """Share of a linked item's prior mean that its neighbors have, given their utilities."""
     linked, pull = int(np.sum(graph.degree > 0)), graph.mean_degree * value**2
@@ -374,7 +392,7 @@ class Diffusion:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``time``, a scalar."""
-        degree = graph.reference.mean_degree
+        degree = graph.baseline.mean_degree
         return {"time": dist.LogNormal(-namespace(degree).log(degree), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Dense:
@@ -444,6 +462,9 @@ def _spectral(
     if normalize:
         values = gap_scale(graph.reference, function, heat) * values
     (vectors,) = like(values, vectors)
+    if namespace(values) is np:  # the values are positive, and NumPy takes half the time for A Aᵀ
+        root = vectors * np.sqrt(values)
+        return Dense(root @ root.T)
     return Dense((vectors * values) @ vectors.T)
 
 
@@ -484,7 +505,7 @@ def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Arr
     The mean is over the pairs of the graph of reference: the gaps of new nodes do not change the
     scale. Up to the mean gap variance ``negligible`` the covariance is returned unchanged.
     """
-    component = graph.reference.component
+    component = graph.baseline.component
     xp = namespace(covariance, component)
     within = covariance[: component.size, : component.size]
     together = (component[:, None] == component[None, :]).astype(covariance.dtype)
@@ -629,7 +650,7 @@ class HiddenCommonCause:
         if not normalize:
             return SparseMatrix(correlation)
         # As in `rescaled`: all variances are 1, and covariances that are not 0 belong to links.
-        component = np.asarray(graph.reference.component)
+        component = np.asarray(graph.baseline.component)
         together = float(np.bincount(component)[component].sum())
         entries = scipy.sparse.coo_array(correlation[: component.size, : component.size])
         inside = component[entries.coords[0]] == component[entries.coords[1]]

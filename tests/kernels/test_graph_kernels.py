@@ -3,14 +3,16 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.linalg
 from numpy.testing import assert_allclose
 from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
-from relpref.data import Graph
+from relpref.data import Graph, PreferenceData
 from relpref.errors import DataError
+from relpref.infer import EP
 from relpref.kernels import (
     Diffusion,
     HiddenCommonCause,
@@ -21,6 +23,7 @@ from relpref.kernels import (
     RelationVectors,
     SquaredExponential,
 )
+from relpref.models import xpgp
 
 # Two components and one node without an edge.
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (4, 5), (5, 6)]
@@ -85,6 +88,41 @@ def test_regularised_laplacian_is_the_inverse(reach: float) -> None:
     expected = np.linalg.inv(csgraph.laplacian(GRAPH.weight_matrix) + np.eye(8) / reach**2)
     found = dense(RegularizedLaplacian(), range=reach)
     assert_allclose(found, expected, rtol=0, atol=1e-12 * expected.max())
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_short_range_needs_no_spectrum(normalize: bool) -> None:
+    rng = np.random.default_rng(0)
+    joined = np.array(np.triu_indices(60, 1))[:, rng.random(1770) < 0.04]  # several components
+    weights = np.exp(rng.standard_normal(joined.shape[1]))
+    graph, decomposed = (Graph(60, *joined, weights) for _ in range(2))
+    assert decomposed.spectrum.eigenvalues.shape == (60,)
+    kernel = RegularizedLaplacian()
+    for reach in np.float64([0.3, 2.0, 4.0]):
+        by_spectrum = kernel(decomposed, normalize=normalize, range=reach).dense()
+        inverse = kernel(graph, normalize=normalize, range=reach).dense()
+        assert_allclose(inverse, by_spectrum, rtol=1e-11, atol=1e-12 * by_spectrum.max())
+        assert_allclose(gaps(inverse), gaps(by_spectrum), rtol=1e-10, atol=1e-13)
+    assert "spectrum" not in vars(graph)
+    kernel(graph, range=np.float64(30.0))  # longer: digits of gaps would be lost
+    assert "spectrum" in vars(graph)
+
+
+def test_fits_at_given_hyperparameters_compute_no_spectrum() -> None:
+    names = list("abcd")
+    answers = pd.DataFrame({"winner": list("abcab"), "loser": list("bcdda")})
+    links = pd.DataFrame({"source": names[:3], "target": names[1:]})
+    given = {"near_amplitude": 1.0, "near_range": 2.0, "individual_amplitude": 0.5}
+    means = []
+    for decomposed in (False, True):
+        items = pd.DataFrame(index=pd.Index(names))
+        data = PreferenceData.from_tables(items, answers, relations={"near": links})
+        graph = data.relations["near"]
+        if decomposed:
+            assert len(graph.spectrum.eigenvalues) == 4
+        means.append(EP(xpgp, fixed=given).run(0, data).mean())
+        assert ("spectrum" in vars(graph)) == decomposed
+    assert_allclose(*means, rtol=1e-10)
 
 
 @pytest.mark.parametrize("time", [0.01, 0.4, 6.0])
