@@ -115,50 +115,36 @@ def pooled(gains: Any, positions: Any) -> Any:
     the points (|B_k|, F(B_k)) over the prefixes B_k of a ranking, the result of the
     pool-adjacent-violators algorithm (GCK algorithm 1; Best & Chakravarti 1990). A prefix is a
     vertex of the majorant if every chord that ends there is steeper than every chord that starts
-    there. All chords of a ranking are compared, O(n²), without branches, sort or stack, so that all
+    there. All chords of a ranking are compared, O(n²), without branches or a stack, so that all
     rankings are computed at once. The result is linear in the gains as long as the pools stay the
     same, and is differentiated as such.
     Positions are any numbers that order the blocks, the smallest first.
     """
     xp = namespace(gains, positions)
-    fixed = stop_gradient(gains)
-    zero = xp.zeros_like(fixed)
+    number = positions.shape[1]
+    order, size = xp.argsort(positions, axis=1), np.arange(number + 1)
+    sums = xp.cumsum(xp.take_along_axis(gains, order, axis=1), axis=1)
+    sums, blocks = xp.pad(sums, ((0, 0), (1, 0))), xp.take_along_axis(positions, order, axis=1)
+    inside = xp.pad(blocks[:, 1:] == blocks[:, :-1], ((0, 0), (1, 1)))  # the prefix cuts a block
+    fixed = stop_gradient(sums)
 
-    def add(sums: Any, position: Any, gain: Any) -> Any:
-        """Gains and sizes of the blocks before that of each item, and through it."""
-        places = (position < positions, position <= positions)
-        parts = ((here, value) for value in (gain, 1) for here in places)
-        return tuple(
-            total + xp.where(here, value, 0)
-            for total, (here, value) in zip(sums, parts, strict=True)
-        )
+    def chords(ending: Any, prefix: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Compare the chords from a prefix to all larger ones."""
+        of_prefix, cuts, here = prefix
+        later = size > here
+        chord = (fixed - of_prefix) / xp.maximum(size - here, 1)
+        ending = xp.where(later & ~cuts, xp.minimum(ending, chord), ending)
+        return ending, xp.max(chord, axis=1, where=later & ~inside, initial=-np.inf)
 
-    before, through, fewer, size = over_items(add, (zero,) * 4, positions, fixed)
-
-    def chords(extremes: Any, position: Any, *sums: Any) -> Any:
-        ending, starting = extremes
-        sum_before, sum_through, size_before, size_through = sums
-        earlier = position <= positions
-        chord = (through - sum_before) / xp.where(earlier, size - size_before, 1)
-        ending = xp.where(earlier, xp.minimum(ending, chord), ending)
-        chord = (sum_through - through) / xp.where(earlier, 1, size_through - size)
-        return ending, xp.where(earlier, starting, xp.maximum(starting, chord))
-
-    extremes = (xp.full_like(fixed, np.inf), xp.full_like(fixed, -np.inf))
-    ending, starting = over_items(chords, extremes, positions, before, through, fewer, size)
-
-    def latest(start: Any, position: Any, vertex: Any) -> Any:
-        return xp.where(position < positions, xp.maximum(start, vertex), start)
-
-    # A pool is known by the size of the vertex before it.
-    start = over_items(latest, zero, positions, xp.where(ending > starting, size, 0))
-
-    def average(sums: Any, other: Any, gain: Any) -> Any:
-        same = other == start
-        return sums[0] + xp.where(same, gain, 0), sums[1] + same
-
-    total, members = over_items(average, (zero, zero), start, gains)
-    return total / members
+    prefixes = fixed.T[:, :, None], inside.T[:, :, None], size
+    ending, starting = scan(chords, xp.full_like(fixed, np.inf), prefixes)
+    vertex = (ending > starting.T) & ~inside
+    start = xp.maximum.accumulate(xp.where(vertex, size, 0), axis=1)[:, :-1]
+    backwards = xp.where(vertex, size, number)[:, ::-1]
+    end = xp.minimum.accumulate(backwards, axis=1)[:, -2::-1]
+    first, last = (xp.take_along_axis(sums, each, axis=1) for each in (start, end))
+    average = (last - first) / (end - start)
+    return xp.take_along_axis(average, xp.argsort(order, axis=1), axis=1)
 
 
 def item_graph(
