@@ -287,17 +287,23 @@ def _error_of_probabilities(
     0 where it is not visible beside the errors of the draws.
     """
     contrasts = _Contrasts.of(program, draws.vectors.shape[1]).first_ones(_MOST_PAIRS)
-    positive = contrasts.means(draws.vectors) > 0
-    chances = []
+    values, chances = np.ascontiguousarray(draws.vectors.T), []
     for components in (before, after):
         means = contrasts.means(np.stack([each.mean for each in components]))
         variances = contrasts.variances(np.stack([each.covariance for each in components]))
         sds = np.sqrt(np.maximum(variances, np.finfo(float).tiny))
         chances.append(weights @ special.ndtr(means / sds))
-    exact, mixture = (special.softmax(each) for each in draws[1:3])
-    seen, expected = exact @ positive, mixture @ positive
-    noise = exact[:, None] * (positive - seen) - mixture[:, None] * (positive - expected)
-    unsure = _SURE * np.sqrt(np.sum(np.square(noise), axis=0))
+    positive = np.concatenate(
+        [values[contrasts.first] > values[contrasts.second], values[contrasts.alone] > 0]
+    )
+    both = exact, mixture = np.stack([special.softmax(each) for each in draws[1:3]])
+    sums = positive.astype(float) @ np.concatenate([both, (exact - mixture) * both]).T
+    seen, expected, by_exact, by_mixture = sums.T
+    # The sum of the squares of exact (positive − seen) − mixture (positive − expected).
+    change = np.stack([seen, -expected])
+    variance = by_exact * (1 - 2 * seen) - by_mixture * (1 - 2 * expected)
+    variance += np.sum(change * (both @ both.T @ change), axis=0)
+    unsure = _SURE * np.sqrt(np.maximum(variance, 0.0))
     errors = np.abs(chances[1] - np.clip(chances[0] + seen - expected, 0, 1))
     return float(errors.max(where=errors > np.maximum(unsure, _VISIBLE), initial=0.0))
 
