@@ -197,18 +197,22 @@ def quantiles(members: Members, probability: Floats, at: Floats) -> tuple[Floats
     line = np.unique(members.nodes[0][:, 0])
     fine = np.linspace(line[0], line[-1], _FINER * (len(line) - 1) + 1)
     result, log_ratio = np.empty((len(members.names), members.number)), 0.0
+    everyone = np.arange(members.number)
     joint = probability.reshape(*(len(line),) * len(members.names), members.number)
     for site, probabilities in enumerate(at):
         marginal = joint.reshape(len(line), -1, members.number).sum(axis=1)
         density = np.exp(CubicSpline(line, np.log(np.maximum(marginal, _LEAST)))(fine))
         below = cumulative_trapezoid(density, fine, axis=0, initial=0)
         density, below = density / below[-1], below / below[-1]
-        for member in range(members.number):
-            result[site, member] = np.interp(probabilities[member], below[:, member], fine)
-            log_ratio -= np.log(np.interp(result[site, member], fine, density[:, member]))
+        left = np.clip(np.sum(below < probabilities, axis=0) - 1, 0, len(fine) - 2)
+        step = below[left + 1, everyone] - below[left, everyone]
+        share = (probabilities - below[left, everyone]) / np.maximum(step, _LEAST)
+        result[site] = fine[left] + share * (fine[1] - fine[0])
+        there = density[left, everyone] * (1 - share) + density[left + 1, everyone] * share
+        log_ratio -= float(np.sum(np.log(there)))
         place = (result[site] - line[0]) * members.steps
         left = np.minimum(place.astype(np.int64), len(line) - 2)
-        everyone, share = np.arange(members.number), place - left
+        share = place - left
         joint = (
             joint[left, ..., everyone].T * (1 - share) + joint[left + 1, ..., everyone].T * share
         )
