@@ -19,14 +19,14 @@ M = T − TF(I + FᵀTF)⁻¹FᵀT is not formed: the cost grows as rows × valu
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.rows import SparseRows
@@ -81,6 +81,8 @@ class Groups:
     rows: Array
     # For each kind of noise the rows' loadings on independent values of sd 1, shape (g, p, r).
     shared: tuple[Array, ...]
+    # Whether only neighbors share noise, as in an order: then covariances are tridiagonal.
+    chain: bool = field(default=False, metadata={"static": True})
 
     def factor(self, sds: Sequence[Array]) -> Array:
         """F, given the rows' sds of noise of each kind, shape (g, p, sum of r)."""
@@ -113,7 +115,7 @@ class Blocks:
         group = _joined([kind.group for kind in kinds])
         number = len(group)
         alone = np.flatnonzero(group < 0)
-        order = np.argsort(group, kind="stable")[len(alone) :]
+        order = np.lexsort([_along_chains(kinds), group])[len(alone) :]
         _, starts, sizes = np.unique(group[order], return_index=True, return_counts=True)
         widths = np.unique(sizes)
         if len(widths) > _WIDTHS:  # 1, 2, 3, 4, 6, 8, 12, ...
@@ -125,7 +127,8 @@ class Blocks:
             place = starts[chosen][:, None] + np.arange(width)
             present = np.arange(width) < sizes[chosen][:, None]
             rows = np.where(present, order[np.minimum(place, len(order) - 1)], number)
-            groups.append(Groups(rows, tuple(_shared(kind, rows) for kind in kinds)))
+            shared = tuple(_shared(kind, rows) for kind in kinds)
+            groups.append(Groups(rows, shared, all(map(_is_chain, shared))))
             flat.append(rows.ravel())
         where = np.zeros(number + 1, dtype=np.int64)
         joined = np.concatenate(flat)
@@ -151,7 +154,8 @@ class Blocks:
     def middle(self, precision: Array, factors: Sequence[Array]) -> "tuple[Weights, Array]":
         """M, and half the log determinant of I + TC."""
         xp = namespace(precision, *factors)
-        middles = [middle_of(*each) for each in zip(self.cut(precision), factors, strict=True)]
+        each = zip(self.cut(precision), factors, self.groups, strict=True)
+        middles = [middle_of(part, factor, group.chain) for part, factor, group in each]
         total = 0.5 * sum((xp.sum(middle.log_determinant) for middle in middles), xp.zeros(()))
         blocks = tuple(middle.weights for middle in middles), tuple(m.pulled for m in middles)
         return Weights(precision[self.alone], *blocks), total
@@ -213,6 +217,35 @@ def _shared(kind: Kind, rows: NDArray[Any]) -> NDArray[np.float64]:
     sizes, basis = np.linalg.eigh(loadings.swapaxes(1, 2) @ loadings)
     rank = int(np.sum(sizes > _ROUNDING * sizes[:, -1:], axis=1).max(initial=0))
     return loadings @ basis[:, :, basis.shape[2] - rank :]
+
+
+def _along_chains(kinds: Sequence[Kind]) -> NDArray[np.int64]:
+    """Places of rows at which those with common noise are neighbors, if they form chains.
+
+    Where a value is common to more than two rows, they stay in their order.
+    """
+    rows, values = [], []
+    for kind_number, (group, column, entry) in enumerate(kinds):
+        row, side = np.nonzero((entry != 0) & (group >= 0)[:, None])
+        rows.append(row)
+        values.append(np.stack([np.full_like(row, kind_number), group[row], column[row, side]]))
+    places = np.arange(len(kinds[0].group))
+    _, value, counts = np.unique(
+        np.concatenate(values, axis=1), axis=1, return_inverse=True, return_counts=True
+    )
+    if counts.max(initial=0) <= 2:
+        joined = np.ones(len(value)), (np.concatenate(rows), value.ravel())
+        shares = scipy.sparse.csr_array(joined, shape=(len(places), len(counts)))
+        chain = reverse_cuthill_mckee(shares @ shares.T, symmetric_mode=True)
+        places[chain] = np.arange(len(places))
+    return places
+
+
+def _is_chain(loadings: NDArray[np.float64]) -> bool:
+    """Whether only neighboring rows of the groups have common noise."""
+    covariance = loadings @ loadings.swapaxes(1, 2)
+    apart = np.triu(np.abs(covariance), 2)
+    return bool(apart.max(initial=0.0) <= 100 * _ROUNDING * covariance.max(initial=0.0))
 
 
 @jax.tree_util.register_dataclass
@@ -456,8 +489,11 @@ class Middle(NamedTuple):
     log_determinant: Array  # log det(I + TC), shape (g,)
 
 
-def middle_of(precision: Array, factor: Array) -> Middle:
-    """M of groups, from the precisions T, shape (g, p), of any sign or 0, and F."""
+def middle_of(precision: Array, factor: Array, chain: bool = False) -> Middle:
+    """M of groups, from the precisions T, shape (g, p), of any sign or 0, and F.
+
+    For ``chain`` see `Groups`.
+    """
     xp = namespace(precision, factor)
     rows, values = factor.shape[1:]
     if values < rows:
@@ -470,8 +506,27 @@ def middle_of(precision: Array, factor: Array) -> Middle:
     # Let S be the signs of T, then M = |T|^½ (S + |T|^½ C |T|^½)⁻¹ |T|^½.
     signs = xp.where(precision < 0, -1.0, 1.0)
     middle = xp.eye(rows) * signs[:, None, :] + half * (factor @ factor.swapaxes(1, 2))
-    weights = half * xp.linalg.inv(middle)
-    return Middle(weights, weights @ factor, xp.linalg.slogdet(middle)[1])
+    if chain and xp is np and not np.any(precision < 0):
+        inverse, log_determinant = _inverse_of_chain(middle)
+    else:
+        inverse, log_determinant = xp.linalg.inv(middle), xp.linalg.slogdet(middle)[1]
+    weights = half * inverse
+    return Middle(weights, weights @ factor, log_determinant)
+
+
+def _inverse_of_chain(matrices: Any) -> tuple[Any, Any]:
+    """Inverses and log determinants of tridiagonal positive definite matrices, shape (g, p, p)."""
+    pivots = np.diagonal(matrices, axis1=1, axis2=2).T.copy()
+    beside = np.diagonal(matrices, 1, axis1=1, axis2=2).T
+    for row, entry in enumerate(beside):
+        pivots[row + 1] -= np.square(entry) / pivots[row]
+    inverse, ratios = np.empty_like(matrices), -beside / pivots[:-1]
+    inverse[:, -1, -1] = 1 / pivots[-1]
+    for row in reversed(range(len(beside))):
+        after = ratios[row][:, None] * inverse[:, row + 1, row + 1 :]
+        inverse[:, row, row + 1 :] = inverse[:, row + 1 :, row] = after
+        inverse[:, row, row] = 1 / pivots[row] + ratios[row] * after[:, 0]
+    return inverse, np.sum(np.log(pivots), axis=0)
 
 
 def _times(blocks: Array | Thin, vectors: Array) -> Array:

@@ -208,8 +208,8 @@ def quantiles(members: Members, probability: Floats, at: Floats) -> tuple[Floats
         step = below[left + 1, everyone] - below[left, everyone]
         share = (probabilities - below[left, everyone]) / np.maximum(step, _LEAST)
         result[site] = fine[left] + share * (fine[1] - fine[0])
-        there = density[left, everyone] * (1 - share) + density[left + 1, everyone] * share
-        log_ratio -= float(np.sum(np.log(there)))
+        height = density[left, everyone] * (1 - share) + density[left + 1, everyone] * share
+        log_ratio -= float(np.sum(np.log(height)))
         place = (result[site] - line[0]) * members.steps
         left = np.minimum(place.astype(np.int64), len(line) - 2)
         share = place - left

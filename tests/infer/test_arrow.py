@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import pytest
 
 from relpref.infer import EP
+from relpref.infer.arrow import Blocks, Kind, middle_of
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ListComparison, ListSizes, ProbitComparison
 from relpref.likelihoods.chances import NOISE
@@ -101,3 +102,26 @@ def test_noise_as_latents(rows: Rows, space: str) -> None:
         slow.covariance(site="utility"), abs=1e-6
     )
     assert posterior.log_evidence == pytest.approx(slow.log_evidence, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e8])
+def test_orders_are_chains(scale: float) -> None:
+    rng, count, length = np.random.default_rng(0), 40, 9
+    # Rows of 40 orders of ten items each, shuffled: neighbors in an order share an item's noise.
+    place = rng.permutation(count * length)
+    order, above = np.divmod(place, length)
+    item = np.argsort(rng.random((count, length + 1)), axis=1)
+    blocks = Blocks.of([Kind.of_gaps(order, item[order, above], item[order, above + 1])])
+    (group,) = blocks.groups
+    assert group.chain
+    (factor,) = blocks.factors([np.full(len(place), 1.3)])
+    precision = scale * np.exp(rng.standard_normal((count, length)))
+    precision[rng.random(precision.shape) < 0.1] = 0.0
+    chain: Any = middle_of(precision, factor, True)
+    dense: Any = middle_of(precision, factor)
+    largest = np.abs(dense.weights).max()
+    np.testing.assert_allclose(chain.weights, dense.weights, rtol=0, atol=1e-13 * largest)
+    np.testing.assert_allclose(chain.log_determinant, dense.log_determinant, rtol=1e-12)
+    # A choice of one item of three shares its noise among all of its rows.
+    choice = Kind.of_gaps(np.zeros(3, int), np.zeros(3, int), np.arange(1, 4))
+    assert not Blocks.of([choice]).groups[0].chain
