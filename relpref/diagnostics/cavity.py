@@ -237,7 +237,7 @@ class Question:
                 _score_lists(component.log_score, lists, component.blocks, scale)
         block = np.append(self.block, 0)
         for group in arrow.blocks.groups:
-            block[group.rows] = group.rows[:, :1]
+            block[group.rows] = group.rows.min(axis=1, keepdims=True)
         self.block = block[:-1]
 
     def projection(self) -> Any:
@@ -496,7 +496,7 @@ def _score_lists(scores: Floats, kind: Kind, blocks: list[Block], scale: Floats 
         mean, covariance = _moments_of(blocks, rows, number)
         moments = _times(back, mean), back @ covariance @ back.swapaxes(1, 2)
         log_probability = log_ordered if scale is None else _log_plackett_luce
-        scores[rows[:, 0]] = log_probability(*moments, places)
+        scores[rows.min(axis=1)] = log_probability(*moments, places)
 
 
 def _moments_of(blocks: list[Block], rows: Any, number: int) -> tuple[Floats, Floats]:
