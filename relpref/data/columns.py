@@ -258,7 +258,9 @@ FORMS = (
 
 def form_of(columns: Collection[Any]) -> Form:
     """Return the form that most of the columns of a table belong to, the earlier of equal ones."""
-    pairs = not {"winner", "loser", "first", "second"}.isdisjoint(columns)
+    pairs = (
+        not {"winner", "loser", "first", "second"}.isdisjoint(columns) and "place" not in columns
+    )
     forms = [form for form in FORMS if not (pairs and form.rows)]
     return max(forms, key=lambda form: len({*form.columns} & {*columns}))
 

@@ -118,6 +118,7 @@ def answer_table(
     if table.frame.empty:
         raise DataError(
             f"{table.name}: the table has no rows; give at least one answer, or no table"
+            f"{''.join(f'; {note}' for note in table.notes)}"
         )
     if table.recognized:
         return table

@@ -13,6 +13,7 @@ import pandas as pd
 from relpref.data.arrays import Floats, Integers, listed, refuse_first
 from relpref.data.outcome_cells import common_code, walkovers
 from relpref.data.readings import (
+    ANSWERS,
     BESIDE,
     BEST,
     CHOSEN,
@@ -141,11 +142,14 @@ def placings(sheet: Sheet) -> Iterator[Placing]:
             # Places of 0 are refused in their rows.
             if are_numbers({*cells} - {"0"}, whole=True):
                 yield Placing(f"orders by {called!r}", column, "place", cells)
-        elif {*lower} <= TRUE | FALSE | {"-1"} and ("-1" in lower or parts & CHOSEN):
+        elif {*lower} <= TRUE | FALSE | {"-1"} and (
+            "-1" in lower or parts & CHOSEN or parts == {"winner"}
+        ):
             marks = ("1", "3") if "-1" in lower else ("1",)
             what = "the best and the worst" if len(marks) > 1 else "choices"
             places = np.select([np.isin(lower, [*TRUE]), lower == "-1"], ["1", "3"], "2")
-            yield Placing(f"{what} by {column!r}", column, "", places, marks)
+            more = 4 * (parts == {"winner"})  # places come before winners
+            yield Placing(f"{what} by {column!r}", column, "", places, marks, more)
         for sides in results:
             place_of = dict(zip(sides, ("1", "3", "2"), strict=False))
             each = [place_of.get(cell, "2" * (common_code(cell) == 0)) for cell in lower]
@@ -210,7 +214,7 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
 def numbered(cell: str) -> str:
     """Return the number of a place such as T3, 3rd, third or best, and another cell as it is."""
     number = re.sub(
-        r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th)?( (choice|place|wahl|platz))?$", r"\1", cell
+        r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th|er|re|e|eme)?( (choice|place|wahl|platz))?$", r"\1", cell
     )
     return str((RANKS | _MARKS).get(cell.lower(), number))
 
@@ -297,24 +301,31 @@ def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
 
 def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
     """Read orders with a row for each event and a column for each place."""
-    if sheet.is_crossed and is_numeric(sheet.rows(sheet.columns).ravel()):
+    if sheet.is_crossed or any(best_and_worst(sheet, quizzes=True)):
         return
-    columns_of: dict[str, dict[int, Any]] = {}
+    columns_of: dict[Any, dict[int, Any]] = {}
     for column in sheet.columns:
-        for part in (parts := sheet.words(column)):
+        question, _, name = str(sheet.table.called(column)).rpartition("[")
+        for part in (parts := words(name)):
             number = re.fullmatch(r"(\d+)(st|nd|rd|th|er|e|eme|o|a)?", part)
             rank = int(number[1]) if number else RANKS.get(part, 0)
             rest = " ".join(other for other in parts if other != part)
             if rank and rest in PLACED:
-                columns_of.setdefault(rest, {})[rank] = column
+                columns_of.setdefault((words(question), rest), {})[rank] = column
     for columns in columns_of.values():
         names = {f"place_{rank}": column for rank, column in sorted(columns.items())}
         ordered = [*names.values()]
-        sets = [{*sheet.cells(column)} - {""} for column in ordered]
-        sets = [{cell for cell in cells if cell.lower() not in NO_ITEM} for cells in sets]
-        consecutive = sorted(columns) == [*range(1, len(columns) + 1)]
-        shared = sets[0] & set().union(*sets[1:])
-        if len(ordered) > 2 and consecutive and shared:
+        sets = [
+            {cell for cell in sheet.cells(column) if cell.lower() not in NO_ITEM}
+            for column in ordered
+        ]
+        # Numbers beside players with the same numbers in their names are most likely places.
+        others = [
+            name for name in sheet.columns if name not in ordered and "1" in sheet.words(name)
+        ]
+        if others and is_numeric(sheet.rows(ordered).ravel()):
+            continue
+        if max(columns) == len(columns) > 2 and sets[0] & set().union(*sets[1:]):
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
             yield Reading(what, partial(_melted, sheet, ordered, "place"), names)
 
@@ -415,13 +426,21 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     for column in columns if sheet.better else ():
         sheet.table.check_marks(sheet.table.frame[column])
     cells = sheet.rows(columns)
-    empty, notes = cells == "", list[str]()
+    rows, at = np.nonzero(cells != "")
+    notes = list[str]()
     if are == "place" and more is None:
-        blank = np.isin([[cell.lower() for cell in row] for row in cells], [*NO_ITEM])
-        if blank.any():
-            notes = [cells_note("read as blanks", cells[blank], "cell")]
-        empty |= blank
-    rows, at = np.nonzero(~empty)
+        given = pd.Series(cells[rows, at])
+        labels, blank = {*given}, given.str.lower().isin(NO_ITEM)
+        split = re.compile(r"\s*[/=&+]\s*").split
+        parts = given.map(lambda cell: each if labels >= {*(each := split(cell))} else [cell])
+        tied = parts.map(len) > 1
+        notes = [
+            cells_note(f"read as {what}", given[wrote], "cell")
+            for what, wrote in (("blanks", blank), ("ties", tied))
+            if wrote.any()
+        ]
+        parts = parts[~blank].explode()
+        rows, at = rows[parts.index], at[parts.index]
     read, places = sheet.table.take(rows), cells[rows, at]
     read = replace(read, notes=(*read.notes, *notes))
     index = sheet.table.frame.index
@@ -430,6 +449,7 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     dropped = [*columns]
     if are == "place":
         items = sheet.table.frame[dropped].to_numpy(dtype=object)[rows, at]
+        items = parts.to_numpy() if more is None and tied.any() else items
         places = at + 1 if more is None else more[rows, at]
     if are == "list":
         lists, items = items, read.frame[more].to_numpy()
@@ -445,6 +465,10 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
     for column in sheet.columns:
         cells = pd.Series(sheet.cells(column), sheet.table.frame.index)
         marks = ">,;" if {*sheet.words(column)} & ORDERS else ">"
+        if cells.str.fullmatch(r"\[.*\]").all():  # lists
+            cells = cells.str[1:-1].str.replace(
+                r"""(?<![^,])\s*["']|["']\s*(?![^,])""", "", regex=True
+            )
         parting = (
             mark
             for mark in marks
@@ -453,6 +477,8 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
         if (mark := next(parting, None)) is None:
             continue
         blocks = {*cells.str.split(rf"\s*{mark}\s*").explode()}
+        if all(map(re.compile(r"\d+[.)] ").match, blocks)):  # numbers are no part of labels
+            continue
         tied = {item for block in blocks if "=" in block for item in re.split(r"\s*=\s*", block)}
         ways = [f"{mark}="] * bool(tied)
         # An equals sign may be a part of labels, unless a label beside one is elsewhere alone.
@@ -481,16 +507,19 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
     names = {
         name: words(name) if name in sheet.named else sheet.words(name) for name in sheet.columns
     }
-    best, worst = ([name for name in names if {*names[name][:1]} & ends] for ends in (BEST, WORST))
+    best, worst = (
+        [name for name in names if {*names[name][:1]} & ends]
+        for ends in (EXTREMES if quizzes else (BEST, WORST))
+    )
     stems: dict[tuple[str, ...], list[Any]] = {}
     unlike = NOT_LABELS - OPTIONS if quizzes else NOT_LABELS
-    said = OUTCOMES | RIGHT if quizzes else OUTCOMES
+    said = RIGHT | ANSWERS if quizzes else OUTCOMES
     for column, parts in names.items():
         *stem, last = parts or ("",)
-        if stem and re.fullmatch(r"\d+|[a-z]", last) and unlike.isdisjoint(stem):
+        if (stem or quizzes) and re.fullmatch(r"\d+|[a-z]", last) and unlike.isdisjoint(stem):
             stems.setdefault((*stem,), []).append(column)
-    for columns in stems.values():
-        if len(columns) + ("best" in names) + quizzes < 3:
+    for named, columns in stems.items():
+        if len(columns) + ("best" in names) + (quizzes and bool(named)) < 3:
             continue
         ends = best + worst
         if not worst:  # choices of one

@@ -46,7 +46,8 @@ Codes = Floats
 VOIDED = -np.inf
 # The columns, by the names used here, that choose a way to read a column, and its codes.
 Way = tuple[Mapping[str, Any], Codes]
-_WON_BY = re.compile(r"(?<=\S) (?:won|wins) (?:by |\().*")  # as in 'Ayr won by 3 runs'
+# As in 'Ayr won by 3 runs', 'Ayr by 3' and 'W 3-1'.
+_WON_BY = re.compile(r"(?<=\S) (?:won|wins) (?:by |\().*|(?<=^[WLDT]) \d.*|(?<=\S) by \d.*")
 _NUMBER, _COLON = r"(?:\d*\.5|\d+)", "[-–—−:x×]"
 _SCORE = re.compile(
     rf"{_NUMBER} *{_COLON} *{_NUMBER}( *\(?[a-z][a-z. ]*\)?"

@@ -174,6 +174,9 @@ def crossed(sheet: Sheet) -> Iterator[Reading]:
     if not sheet.is_crossed:
         return
     cells = sheet.rows(items)
+    numbers = pd.DataFrame(cells).apply(pd.to_numeric, errors="coerce")
+    if numbers.iloc[:-1].sum().equals(numbers.iloc[-1]):  # sums
+        items, cells = items[:-1], cells[:-1, :-1]
     apart = (items[:, np.newaxis] != items) & (cells != "")
     counts = all(map(str.isdecimal, cells[apart]))
     rows, at = np.nonzero(apart & ~(counts & (cells == "0")))

@@ -119,6 +119,7 @@ TEXTS = terms("answer, response, output, completion, reply")
 OPTIONS = terms("option, options, choice, alternative, opcion, opzione, auswahl")
 # Words in names of columns of the right one of these.
 RIGHT = terms("right, correct, truth, gold, solution, richtig, richtige, korrekt, correcta")
+ANSWERS = terms("answer, antwort")
 OUTCOMES = terms(
     """
     winner, result, outcome, label, preference, preferred, vote, choice, won, wins, win, ftr, ft,
@@ -127,7 +128,7 @@ OUTCOMES = terms(
     selected, selection, decision, judgment, judgement, score, wl, prefer, preferido, preferida,
     preferita, preferito, prefere, besser, mejor, choix, wahl, labels, prefers, press, keypress,
     victory, eleccion, scelta, satze, endstand, erg, winning, placar, marcador, punteggio,
-    uitslag, wynik
+    uitslag, wynik, quiniela
     """
 )
 # Names of outcomes whose 0 and 1 may also be numbers of the two sides.
@@ -164,16 +165,19 @@ TIES = TIE_NAMES | terms(
     """
     tievote, d, x, even, same, no preference, no pref, no difference, neutral, gleich, gleich gut,
     beide,
+    both equal, both equally good, equally good, both good, both are good, both same,
+    no clear preference, about equal,
     beide gleich, beide gleich gut, kein unterschied, egal, pareil, les deux, ambos, sin diferencia,
     entrambi, match nul, igual, tablas, ½, 1/2, 0.5, ½-½, ½–½, 1/2-1/2, =, both, tie neutral
     """
 )
 # Names of columns whose words for a tie count beside winner and loser.
 BESIDE_LOSER = terms(
-    "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict"
+    "result, outcome, res, ergebnis, resultat, resultado, risultato, score, verdict, method"
 )
 BOTH_BAD = terms(
     """
+    equally bad,
     tie bothbad, both bad, bothbad, both are bad, neither, tie both bad, aucun, aucune, keine,
     keiner, keines, keins, ninguno, ninguna, nessuno, nessuna
     """
@@ -202,9 +206,9 @@ COMMENTS = terms(
     commentaire, remarque, nota, notas, comentario, observaciones, status, details, reason
     """
 )
-NO_ITEM = terms("-, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
+NO_ITEM = terms(", -, –, none, skipped, overvote, undervote, exhausted, not ranked, unranked")
 # Names of columns that may say how many equal answers a row stands for.
-COUNTS = terms("votes, n, times, count, freq, frequency, number, voters, ballots, respondents")
+COUNTS = terms("0, votes, n, times, count, freq, frequency, number, voters, ballots, respondents")
 # Names of columns that tell by true that the two sides of a row were exchanged.
 SWAPPED = terms(
     """
@@ -224,15 +228,23 @@ PLACES = terms(
     """
 )
 # Names of columns that hold an order in each cell.
-ORDERS = terms("ranking, rankings, order, orders, ballot, preferences, reihenfolge, classement")
+ORDERS = terms(
+    """
+    ranking, rankings, order, orders, ballot, preferences, reihenfolge, classement, rank,
+    rangfolge, ordnen, sortieren, classez, ordena, ordene
+    """
+)
 LAST = terms(
     r"""
     dnf, nc, ret, r, \n, retired, unplaced, did not finish, cut, mc, dnf1, dnf2, pu, f, ur, bd, ro,
-    su, fell, pulled up, unseated rider
+    su, fell, pulled up, unseated rider, np
     """
 )
 OUT = terms(
-    "dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1, dnc, walkover"
+    """
+    dns, w, wd, withdrawn, dsq, dq, disqualified, did not start, scratched, dsq1, dnc, walkover,
+    dai
+    """
 )
 RATERS = terms(
     """
@@ -258,6 +270,7 @@ EVENTS = (RATERS | MATCHES) | terms(
     stage, leg, meeting, competition, games, gp, prix, rennen, lauf, wettkampf, meet, course,
     epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey, wettfahrt,
     wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa, rodada, jornada, giornata,
+    chid, case, situation, scenario,
     journee, spieltag, matchday, gameweek, wyscig, lopp, lob
     """
 )
@@ -265,7 +278,8 @@ SCORES = terms(
     """
     score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos,
     rating, ratings, stars, grade, total, value, distance, result, note, goals, runs, tore, buts,
-    goles, gol, gols, wertung, bewertung, punktzahl, puntuacion, punteggio, nota
+    goles, gol, gols, wertung, bewertung, punktzahl, puntuacion, punteggio, nota,
+    schulnote, noten
     """
 )
 # Words in names of columns that are no outcomes, even if their cells are words for two sides.
@@ -428,6 +442,8 @@ class Sheet:
             except TypeError:  # lists, which are neither labels nor answers
                 return np.full(len(self.table.frame), "", dtype=object)
             texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
+            if self.table.decimal == ",":
+                texts[:] = [re.sub(r"^([+-]?\d+),(\d+)$", r"\1.\2", text) for text in texts]
             self._cells[column] = texts[codes]
         return self._cells[column]
 

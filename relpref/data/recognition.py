@@ -36,6 +36,7 @@ from relpref.data.pair_readings import (
 )
 from relpref.data.readings import (
     ADVANTAGE,
+    CHOSEN,
     COUNTS,
     DOUBTFUL,
     EVENTS,
@@ -229,7 +230,7 @@ def _remedy(sheet: Sheet) -> str:
             )
     scored = _readings(replace(sheet, better="high"))
     if len(scored) == 1 and any(
-        sheet.is_named(name, EVENTS) or "-1" in sheet.cells(name) for name in sheet.columns
+        sheet.is_named(name, EVENTS - CHOSEN) or "-1" in sheet.cells(name) for name in sheet.columns
     ):
         scored[0].table()  # refuses numbers that have two readings
         ways = (
@@ -245,7 +246,7 @@ def _remedy(sheet: Sheet) -> str:
     if ours - {"result"}:
         return _alone(sheet) if ours <= terms("item, choice, chosen, result") else ""
     nothing = f": {_NO_ANSWERS.format(listed(sheet.columns))}"
-    return _unnamed(sheet) or _alone(sheet) or nothing
+    return _changed(sheet) or _unnamed(sheet) or _alone(sheet) or nothing
 
 
 def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
@@ -267,7 +268,11 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
     ]
     for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
         # The first of two columns of the same name is most likely of the side that is first.
-        sides = pair[:2] if more and more.marker == pair.marker else sorted(pair[:2], key=at)
+        sides = (
+            pair[:2]
+            if more and all(more.marker) and all(map(str.startswith, pair.marker, more.marker))
+            else sorted(pair[:2], key=at)
+        )
         ends = (*sides, *more[:2])
         what = "{!r} and {!r} are the sides"
         what = "{2!r} is of {0!r} and {3!r} of {1!r}, and the higher wins" if more else what
@@ -302,11 +307,17 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
             unread = min((np.isposinf(codes) for _, codes in ways), key=np.sum)
             row, cells = int(unread.argmax()), sorted({*sheet.cells(column)[unread]})
             rest = replace(sheet, table=sheet.table.take(np.flatnonzero(~unread)))
-            line = ""
+            line, numeric = "", is_numeric(cells)
             # If there are many such cells, they may be the wins of a side.
-            if not is_numeric(cells) and unread.mean() <= 0.1 and len(_readings(rest)) == 1:
-                line = f"table[{sheet.table.called(column)!r}].isin({cells})"
-                line = f": table.drop(table.index[{line}])"
+            most = 0.5 * (len(cells) == 1) if numeric else 0.1
+            if unread.mean() <= most and len(_readings(rest)) == 1:
+                name = sheet.table.called(column)
+                line = f": table.drop(table.index[table[{name!r}].isin({cells})])"
+                if numeric:
+                    line = (
+                        f"; if it is a tie: table.replace({{{name!r}: "
+                        f"{{{sheet.table.frame[column].tolist()[row]!r}: 'tie'}}}})"
+                    )
             what = (
                 f"{sheet.table.cell(column)(row).removeprefix(sheet.table.name)}: "
                 f"{sheet.cells(column)[row]!r} cannot be read as the other cells can, as labels, "
@@ -407,6 +418,26 @@ def _alone(sheet: Sheet) -> str:
         + "; if all rows are one order: table.assign(list=1)"
         * (len(_readings(ordered)) == 1)
     )
+
+
+def _changed(sheet: Sheet) -> str:
+    """Name a call that makes a table one of answers, such as where labels are in its index."""
+    table, rows = sheet.table, np.arange(len(sheet.table.frame))
+    again = "the first rows are names of the columns, too: table.drop(table.index"
+    indexed = replace(table, frame=table.frame.reset_index(allow_duplicates=True))
+    calls = {
+        "labels are in the index: table.reset_index()": indexed,
+        f"{again}[:1])": table.take(rows[1:]),
+        f"{again}[:2])": table.take(rows[2:]),
+    }
+    # Columns, and whether they hold numbers; an index that counts rows is nothing new.
+    before = {(name, is_numeric(sheet.cells(name))) for name in sheet.columns} | {("index", True)}
+    for call, other in calls.items():
+        changed = replace(sheet, table=other)
+        kinds = {(name, is_numeric(changed.cells(name))) for name in changed.columns}
+        if kinds - before and not other.frame.empty and _readings(changed):
+            return f": {_NO_ANSWERS.format(listed(sheet.columns))}; if {call}"
+    return ""
 
 
 def _unnamed(sheet: Sheet) -> str:

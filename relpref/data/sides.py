@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.readings import (
+    ANSWERS,
     DECIDED,
     ITEMS,
     NOT_LABELS,
@@ -130,6 +131,7 @@ def _candidates(sheet: Sheet) -> list[Pair]:
         and (pair.decided or "loser" not in sheet.named)
         and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
+        and not sheet.is_crossed
         and np.mean([a == b != "" for a, b in sheet.rows(pair[:2])]) <= _SPOILED
     ]
 
@@ -158,7 +160,7 @@ def label_pairs(sheet: Sheet) -> list[Pair]:
 
 def is_unsigned(sheet: Sheet, column: Any) -> bool:
     """Tell whether a column is called answer, and no column says who gave it."""
-    called = not {*sheet.words(column)}.isdisjoint({"answer", "antwort"})
+    called = not {*sheet.words(column)}.isdisjoint(ANSWERS)
     return called and not any(sheet.is_named(name, RATERS) for name in sheet.columns)
 
 

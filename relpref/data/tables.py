@@ -287,7 +287,8 @@ def as_table(value: Any, name: str) -> Table:
         return read_table(value)
     if not is_table(value):
         raise DataError(
-            f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame"
+            f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame "
+            "(of a Series of counts: series.reset_index(name='count'))"
         )
     if not isinstance(value, list | tuple | Mapping | pd.DataFrame):
         value = _of_another_library(value, name)

@@ -354,7 +354,7 @@ def _set_log_evidence(total: Floats, component: Component) -> None:
     log_normalizer = at_cavity(*cavity, power).log_normalizer
     single = np.append(log_of_sites(counts / power, log_normalizer, sites, cavity), 0.0)
     for rows, integral in integrals:
-        total[rows[:, 0]] = integral + single[rows].sum(axis=1)
+        total[rows.min(axis=1)] = integral + single[rows].sum(axis=1)
 
 
 def _predict(components: list[Component], weights: Floats, classes: bool) -> Predictive:

@@ -504,6 +504,11 @@ def test_an_item_that_is_twice_in_an_order_is_named_by_its_line(tmp_path: Path) 
         ("Heim,a,b,c\na,,3:1,1:1\nb,2:0,,4:0\nc,0:3,1:0,", "a>b; a=c; b>a; b>c; a>c; c>b"),
         ("winner,a,b,c\na,-,3,1\nb,2,-,0\nc,0,1,-", "a>b*3; b>a*2; a>c; c>b"),
         ("item,x,y,z\nx,0,1,1\ny,0,0,1\nz,0,0,0", "x>y; x>z; y>z"),
+        (
+            "winner,a,b,c,All\na,0,3,1,4\nb,2,0,0,2\nc,0,1,0,1\nAll,2,4,1,7",
+            "a>b*3; b>a*2; a>c; c>b",
+        ),
+        ("team,a,b\na,0,3\nb,2,0", "a>b*3; b>a*2"),
     ],
 )
 def test_how_to_read_a_table_of_items_by_items_is_said(
@@ -519,6 +524,31 @@ def test_how_to_read_a_table_of_items_by_items_is_said(
         ways = [read(table, columns=columns) for columns in calls]
         turned = Counter({answer[::-1]: times for answer, times in parsed(answers).items()})
         assert ways == [parsed(answers), turned]
+
+
+def test_labels_in_an_index_are_refused_with_the_call_that_makes_a_column() -> None:
+    beat = pd.DataFrame({"winner": [*"aabc"], "loser": [*"bcca"]})
+    for table in (pd.crosstab(beat.winner, beat.loser), beat.set_index([*beat]).assign(day=1)):
+        with pytest.raises(DataError, match=r"if labels are in the index: table\.reset_index\(\)$"):
+            read(table)
+        columns = {"winner": "winner"} if "day" not in table else None
+        assert read(table.reset_index(), columns=columns) == parsed("a>b; a>c; b>c; c>a")
+    with pytest.raises(DataError, match="not recognized as answers") as caught:
+        read(pd.DataFrame({"x": [1, 2, 3], "y": [2, 2, 5]}, index=[4, 5, 7]))
+    assert "reset_index" not in str(caught.value)
+
+
+def test_decimal_commas_of_two_sides(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("Wein 1;Wein 2;Punkte 1;Punkte 2\na;b;7,5;8,0\nb;c;6,25;6,25\nc;a;10;9,5\n")
+    assert read(file) == parsed("b>a; b=c; c>a")
+
+
+def test_ties_and_words_for_no_item_at_places_are_noted() -> None:
+    text = "1st,2nd,3rd\na,b / c,\nb,a,none\nc,b,a"
+    data = PreferenceData.from_tables(answers=frame(text, typed=True))
+    assert "answers: read as ties: 1 cell (b / c)" in data.notes
+    assert "answers: read as blanks: 1 cell (none)" in data.notes
 
 
 @pytest.mark.parametrize(
