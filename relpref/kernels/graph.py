@@ -291,7 +291,8 @@ class RegularizedLaplacian:
     """[Δ + I/ι²]⁻¹ with the combinatorial Laplacian Δ = D − W and the range ι.
 
     This is XPGP eq. 2 with β = 1: β would be redundant with the relation's amplitude. One
-    eigendecomposition of Δ, computed once by the data, serves every ι.
+    eigendecomposition of Δ, computed once by the data, serves every ι; a first ι that is not very
+    long is one Cholesky factorization.
 
     Notes
     -----
