@@ -301,7 +301,8 @@ def fit_hyperparameters(
     final = at(unconstrained, first, whole=whole)
     if int(final.info.code) != _CONVERGED and first is not cold:
         retried = at(unconstrained, cold, whole=whole)
-        final = retried if int(retried.info.code) == _CONVERGED else final
+        better = int(retried.info.code) == _CONVERGED or not np.isfinite(final.log_evidence)
+        final = retried if better else final
     if search is not None and not em:
         final = final._replace(gradient=search.evidence.gradient)
     result = CODES[int(final.info.code)]

@@ -123,6 +123,7 @@ def _shares(
     exponent = power * answer.log(mean + away) - 0.5 * xp.square(away) / safe
     exponent = xp.where(rule > 0, exponent, -xp.inf)
     highest = xp.max(exponent, axis=0)
+    highest = xp.where(highest == -np.inf, 0.0, highest)  # an impossible answer: the integral is 0
     density = rule * xp.exp(exponent - highest)
     total = xp.sum(density, axis=0)
     return highest + xp.log(total) - 0.5 * xp.log(2 * np.pi * safe), density / total

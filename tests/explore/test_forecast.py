@@ -23,15 +23,16 @@ GRADES = {
     "strength": [2, 1, 0],
     "tie": [False, False, True],
 }
+STRENGTHS = {"winner": ["a", "b"], "loser": ["b", "c"], "strength": [2, 1]}
 RATERS = {"winner": ["a", "b"], "loser": ["b", "c"], "rater": ["ann", "bob"]}
 GROUPS = {"winner": ["a", "b"], "loser": ["b", "c"], "group": ["q", "q"]}
 REPORTS = {"first": ["a"], "second": ["b"], "probability": [0.7]}
 
 
-def cut(gap: Any, thresholds: list[float]) -> Any:
-    """Probabilities of the grades."""
+def cut(gap: Any, thresholds: list[float], below: Any = ndtr) -> Any:
+    """Probabilities of the grades, of noise with the distribution function ``below``."""
     ends = np.array([-np.inf, *(-t for t in reversed(thresholds)), *thresholds, np.inf])
-    return np.diff(ndtr(ends[:, None] - gap), axis=0)
+    return np.diff(below(ends[:, None] - gap), axis=0)
 
 
 CASES: dict[str, tuple[Any, dict[str, Any], Any, Callable[[Any], Any]]] = {
@@ -119,6 +120,14 @@ def test_information_and_shrinkage_are_those_of_quadrature(
                 )
                 left += weight * (second - first**2)
         assert variance - found.shrinkage[row] * variance**2 == pytest.approx(left, rel=1e-4)
+
+
+def test_ties_that_cannot_be_under_logistic_noise(make: Any) -> None:
+    options = {"likelihood": Logistic(), "strength_steps": np.array([1.5])}
+    posterior = make(["a", "b", "c"], answers=pd.DataFrame(STRENGTHS), **options)
+    case = answers_of(posterior), lambda x: cut(x, [0.0, 1.5], expit)
+    test_information_and_shrinkage_are_those_of_quadrature(case)
+    assert len(posterior.next_pairs(1)) == 1
 
 
 def test_the_belief_after_an_answer_is_on_average_the_one_before(

@@ -128,3 +128,12 @@ def repelling() -> None:
 def test_an_improper_posterior_ends_with_a_code() -> None:
     with pytest.raises(InferenceError, match="^diverged"):
         EP(repelling, hyperparameters="maximize").run(0)
+
+
+def test_a_failed_search_names_what_failed_first() -> None:
+    """Sites that diverged are no start: from them a last run would say "nonfinite"."""
+    table = pd.DataFrame({"winner": list("bcabba"), "loser": list("cacccc")})
+    table["weight"] = [2, 1, 4, 3, 4, 1]
+    given: Any = {"fixed": {"individual_amplitude": 4.0}, "hyperparameters": "maximize"}
+    with pytest.raises(InferenceError, match="^diverged"):
+        relpref.fit(answers=table, likelihood=Probit(lapse=True), **given)
