@@ -43,6 +43,7 @@ from relpref.data.readings import (
     Sheet,
     cells_note,
     is_numeric,
+    mapped,
     plain,
     words,
 )
@@ -50,7 +51,10 @@ from relpref.data.sides import is_unsigned, label_pairs
 from relpref.data.tables import Table, column_option
 
 _MOST_EVENTS = 6  # columns that may name an event together
-_MARKS = dict.fromkeys(EXTREMES[0], "1") | dict.fromkeys(EXTREMES[1], "-1")
+# Numbers of places that are words, and marks of the best and the worst.
+_NUMBERED = {word: str(rank) for word, rank in RANKS.items()}
+_NUMBERED |= dict.fromkeys(EXTREMES[0], "1") | dict.fromkeys(EXTREMES[1], "-1")
+_PLACE = re.compile(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th|er|re|e|eme)?( (choice|place|wahl|platz))?$")
 # Letters for a win, a loss and a tie in French, Italian, Spanish, Portuguese and German.
 _LETTERS = ("vdn", "vde", "vpn", "gpn", "gpe", "snu")
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
@@ -75,7 +79,7 @@ class Placing(NamedTuple):
         if self.marks or self.name == "score":
             once = (np.bincount(groups, self.places == mark) == 1 for mark in self.marks)
             return 0.0 if all(map(np.all, once)) else None
-        each = pd.Series([*map(seconds, self.places)]).groupby(groups)
+        each = pd.Series(mapped(seconds, self.places)).groupby(groups)
         fits = (each.min() <= 1) & (each.max() <= each.size())
         if self.total:
             fits = (each.size() == 2) & (each.sum() == self.total)
@@ -94,7 +98,7 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
             break
         for key, item in _events_and_items(sheet, placing):
             groups = groups_of(sheet, key)
-            rank = pd.Series([*map(seconds, placing.places)]).groupby(groups).rank("dense")
+            rank = pd.Series(mapped(seconds, placing.places)).groupby(groups).rank("dense")
             same = (*groups, *sheet.cells(item), *rank.fillna(-1))
             columns = {"list": key[0], "item": item, placing.name: placing.column}
             columns = {"item": item} if len(key) > 1 else columns if placing.name else {}
@@ -129,8 +133,8 @@ def placings(sheet: Sheet) -> Iterator[Placing]:
     results = (*RESULTS, *_LETTERS, *(coded for _, *coded in CODED))
     results = () if sheet.better or label_pairs(sheet) else results
     for column in sheet.columns:
-        cells, called = [*map(numbered, sheet.cells(column))], sheet.table.called(column)
-        parts, lower = {*sheet.words(column)}, np.array([*map(plain, cells)])
+        cells, called = mapped(numbered, sheet.cells(column)), sheet.table.called(column)
+        parts, lower = {*sheet.words(column)}, np.array(mapped(plain, cells))
         role = "score" if sheet.better else "place"
         if role in sheet.named and column != role:
             continue
@@ -152,7 +156,8 @@ def placings(sheet: Sheet) -> Iterator[Placing]:
             yield Placing(f"{what} by {column!r}", column, "", places, marks, more)
         for sides in results:
             place_of = dict(zip(sides, ("1", "3", "2"), strict=False))
-            each = [place_of.get(cell, "2" * (common_code(cell) == 0)) for cell in lower]
+            codes = {cell: "2" * (common_code(cell) == 0) for cell in {*lower}} | place_of
+            each = [codes[cell] for cell in lower]
             if "1" in each and (column == role or parts & OUTCOMES):
                 what = f"pairs by {called!r}, {sides[0]} being a win,"
                 yield Placing(what, column, role, np.array(each, dtype=object), (), 4)
@@ -213,10 +218,8 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
 
 def numbered(cell: str) -> str:
     """Return the number of a place such as T3, 3rd, third or best, and another cell as it is."""
-    number = re.sub(
-        r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th|er|re|e|eme)?( (choice|place|wahl|platz))?$", r"\1", cell
-    )
-    return str((RANKS | _MARKS).get(cell.lower(), number))
+    number = _PLACE.match(cell)
+    return _NUMBERED.get(cell.lower(), number[1] if number else cell)
 
 
 def are_numbers(cells: Collection[str], *, whole: bool = False) -> bool:
@@ -277,7 +280,7 @@ def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
     number = pd.factorize(table.frame["list"])[0]
     alone = np.bincount(number, ~out)[number] == 1
     out, cells = out | alone, np.where(alone, "alone", cells)
-    values = pd.Series([*map(seconds, cells)])
+    values = pd.Series(mapped(seconds, cells))
     if sheet.better:
         lists = values.groupby(number)
         least = lists.transform("min")
@@ -336,7 +339,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     if by_rank:  # also places such as 1st and second
         sheet = replace(sheet)
         for column in sheet.columns:
-            places = [*map(numbered, sheet.cells(column))]
+            places = mapped(numbered, sheet.cells(column))
             if are_numbers(places, whole=True):
                 sheet._cells[column] = np.array(places, dtype=object)
 

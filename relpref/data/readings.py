@@ -369,7 +369,10 @@ _LONG = "|".join(
 
 def plain(text: Any) -> str:
     """Return a text in small letters without accents."""
-    letters = unicodedata.normalize("NFD", str(text).casefold())
+    text = str(text).casefold()
+    if text.isascii():
+        return text
+    letters = unicodedata.normalize("NFD", text)
     return unicodedata.normalize("NFC", "".join(c for c in letters if not unicodedata.combining(c)))
 
 
@@ -449,7 +452,7 @@ class Sheet:
 
     def truths(self, column: Any) -> Mask | None:
         """Tell which cells are words for true, a blank being false; None if some are others."""
-        lower = [cell.lower() for cell in self.cells(column)]
+        lower = mapped(str.lower, self.cells(column))
         return np.isin(lower, [*TRUE]) if {*lower} <= TRUE | FALSE else None
 
     def rows(self, columns: Iterable[Any]) -> NDArray[Any]:
@@ -467,14 +470,25 @@ class Sheet:
         return 1 < len(items) == len({*items}) and {*items} <= {*self.columns}
 
 
+_MINUS, _WHOLE = re.compile(r"^\u2212(?=\d)"), re.compile(r"^([+-]?\d+)(\.|[.,]0)$")
+
+
 def _text(cell: Any) -> str:
     if is_missing(cell):
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    cell = re.sub(r"^\u2212(?=\d)", "-", str(trimmed(cell)))
-    cell = re.sub(r"^([+-]?\d+)(\.|[.,]0)$", r"\1", re.sub(r"^([01]),5$", r"\1.5", cell))
+    cell = str(trimmed(cell))
+    if not cell[:1].isalpha():
+        cell = re.sub(r"^([01]),5$", r"\1.5", _MINUS.sub("-", cell))
+        cell = _WHOLE.sub(r"\1", cell)
     return "" if cell in MISSING else cell
+
+
+def mapped(function: Callable[[Any], Any], cells: Iterable[Any]) -> list[Any]:
+    """Return the values of a function at cells; equal cells are looked at once."""
+    values = {cell: function(cell) for cell in {*cells}}
+    return [values[cell] for cell in cells]
 
 
 def cells_note(what: str, cells: Collection[str], are: str = "row") -> str:
