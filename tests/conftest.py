@@ -5,6 +5,7 @@ of them), and another EP.
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -40,6 +41,41 @@ def real_data() -> Path:
     if not folder:
         pytest.skip("RELPREF_DATA is not set: there are no real data files to read")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium that is installed already."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="the browser is driven by playwright"
+    )
+    paths = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+    path = next(filter(None, paths), None)
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as engine:
+        chromium = engine.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def reloaded(tmp_path: Path) -> Callable[[Any], Any]:
+    """Save a posterior and read it again; saved again, it is the same file."""
+
+    def reload(posterior: Any) -> Any:
+        import relpref
+
+        files = tmp_path / "one.nc", tmp_path / "two.nc"
+        posterior.save(files[0])
+        again: Any = relpref.load(files[0])
+        again.save(files[1])
+        assert files[0].read_bytes() == files[1].read_bytes()
+        return again
+
+    return reload
 
 
 class Cluster:

@@ -2,7 +2,6 @@
 another name.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -74,7 +73,7 @@ def test_nothing_changes_without_an_accelerator() -> None:
 
 @pytest.mark.slow
 def test_the_algebra_of_an_accelerator_is_that_of_the_host(
-    monkeypatch: pytest.MonkeyPatch, fit: Callable[..., Any], data: Any
+    monkeypatch: pytest.MonkeyPatch, fit: Any, data: Any
 ) -> None:
     expected = fit(data)
     monkeypatch.setattr(evidence, "default_device", Accelerator)

@@ -2,7 +2,6 @@
 
 import io
 import sys
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -163,10 +162,9 @@ def test_people_read_what_the_model_is_made_of() -> None:
     assert "xpgp" not in text + posterior._repr_html_()
 
 
-def test_what_was_chosen_is_saved(tmp_path: Path) -> None:
+def test_what_was_chosen_is_saved(reloaded: Any) -> None:
     posterior = relpref.fit(answers=ANSWERS, hyperparameters="maximize")
-    posterior.save(tmp_path / "run.nc")
-    assert dict(relpref.load(tmp_path / "run.nc").info) == dict(posterior.info)
+    assert dict(reloaded(posterior).info) == dict(posterior.info)
 
 
 @pytest.mark.parametrize(

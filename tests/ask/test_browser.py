@@ -1,6 +1,5 @@
 """The page in a browser, with its script."""
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -8,25 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 
 pytest.importorskip("uvicorn", reason="the page needs the extra web")
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="the browser is driven by playwright"
-)
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
 LEFT, RIGHT = ".left .choose", ".right .choose"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        chromium = engine.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

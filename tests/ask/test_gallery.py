@@ -70,7 +70,7 @@ def at(runs: Path) -> Iterator[Callable[..., Any]]:
         one.close()
 
 
-def test_the_words_of_a_run(at: Callable[..., Any], runs: Path) -> None:
+def test_the_words_of_a_run(at: Any, runs: Path) -> None:
     file = runs / "some drinks/run.json"
     record = json.loads(file.read_bytes())
     record["options"]["item_word"] = "drink"

@@ -2,7 +2,6 @@
 and with bad input.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal
 from sklearn.base import clone
 
-import relpref
 from relpref.classifiers import KroneckerGPClassifier
 from relpref.errors import DataError
 from relpref.kernels import Precomputed
@@ -84,9 +82,8 @@ def test_many_edges_are_predicted_piece_by_piece(
     assert ((whole > 0.5) == (labels == 1)).all(axis=None) and set(np.unique(labels)) == {0, 1}
 
 
-def test_its_posterior_is_saved_and_loaded(ep: KroneckerGPClassifier, tmp_path: Path) -> None:
-    ep.posterior_.save(tmp_path / "edges.nc")
-    loaded: Any = relpref.load(tmp_path / "edges.nc")
+def test_its_posterior_is_saved_and_loaded(ep: KroneckerGPClassifier, reloaded: Any) -> None:
+    loaded = reloaded(ep.posterior_)
     assert_frame_equal(loaded.predict_proba(), ep.posterior_.predict_proba())
     assert loaded.predict_proba().index.names == ["source", "target"]
 

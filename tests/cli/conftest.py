@@ -80,12 +80,37 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def invoke(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     """Run a command line in this process; further arguments are not split into words."""
 
     def run(command: str, *arguments: object) -> Said:
         capsys.readouterr()
         code = main([*shlex.split(command), *map(str, arguments)])
         return Said(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def ask(invoke: Callable[..., Said]) -> Callable[..., str]:
+    """Run a command line that succeeds; its output."""
+
+    def run(command: str, *arguments: object) -> str:
+        code, out, err = invoke(command, *arguments)
+        assert (code, err) == (0, ""), (code, out, err)
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refused(invoke: Callable[..., Said]) -> Callable[..., str]:
+    """Run a command line that cannot be used; the one line that it writes."""
+
+    def run(command: str, *arguments: object) -> str:
+        code, out, err = invoke(command, *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1), (code, out, err)
+        assert err.startswith("relpref: error: ")
+        return err
 
     return run

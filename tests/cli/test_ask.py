@@ -11,7 +11,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
@@ -28,8 +28,6 @@ from relpref.errors import InferenceError
 from relpref.explore import ExpectedGain
 from relpref.infer import Result, UtilityPosterior
 
-Ask = Callable[..., Any]
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, write_tables: Any, held: str) -> Path:
@@ -42,14 +40,14 @@ def made(tmp_path_factory: pytest.TempPathFactory, write_tables: Any, held: str)
 
 
 @pytest.fixture
-def typed(place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> Ask:
+def typed(place: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Ask about the run with lines as if they were typed."""
 
-    def run(lines: str, options: str = "") -> Any:
+    def run(lines: str, options: str = "") -> str:
         monkeypatch.setattr(
             sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines.split()))
         )
-        return ask(f"ask run --score variance {options}")  # which needs no compilation
+        return str(ask(f"ask run --score variance {options}"))  # which needs no compilation
 
     return run
 
@@ -70,27 +68,26 @@ def events(place: Path, columns: str = "kind") -> list[Any]:
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_answers_are_asked_for_kept_and_published(typed: Ask, ask: Ask, place: Path) -> None:
+def test_answers_are_asked_for_kept_and_published(typed: Any, place: Path) -> None:
     said = typed("a b t s u why r nonsense q")
-    assert (said.code, said.err) == (0, "")
     assert events(place) == ["answer", "answer", "answer", "skip", "withdrawal"]
-    assert "3 answers given now, all kept in run/answers.sqlite: try relpref rank run" in said.out
-    assert "Question 4 for me: 3 answered, 1 skipped" not in said.out  # the skip was undone before
-    assert "That means nothing here" in said.out and "●" in said.out
+    assert "3 answers given now, all kept in run/answers.sqlite: try relpref rank run" in said
+    assert "Question 4 for me: 3 answered, 1 skipped" not in said  # the skip was undone before
+    assert "That means nothing here" in said and "●" in said
     again = typed("")
-    assert "Question 4 for me: 3 answered" in again.out and "from now on" not in again.out
+    assert "Question 4 for me: 3 answered" in again and "from now on" not in again
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
+def test_it_stops_after_so_many_answers(typed: Any, place: Path) -> None:
     options = "--answers 2 --rater ann --no-ties --items 'tea,\"coffee\",007'"
     said = typed("a a a a", options)
-    assert said.code == 0 and "2 answers given now" in said.out and "equally good" not in said.out
+    assert "2 answers given now" in said and "equally good" not in said
     assert events(place, "rater") == ['"ann"', '"ann"']
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_the_end_of_what_can_be_asked(typed: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_what_can_be_asked(typed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Loop.progress
     monkeypatch.setattr(
         Loop,
@@ -98,61 +95,60 @@ def test_the_end_of_what_can_be_asked(typed: Ask, monkeypatch: pytest.MonkeyPatc
         lambda *about: replace(progress(*about), worth=ExpectedGain(10, 0.3, 0.25)),
     )
     said = typed("a a r", "--items water,NA")
-    assert said.code == 0 and "1 answer given now" in said.out
-    end = said.out[said.out.index("No new pair is left.") :]
+    assert "1 answer given now" in said
+    end = said[said.index("No new pair is left.") :]
     assert "u undo   r ranking   q quit" in end and "That means nothing here" in end and "●" in end
-    assert "in the wrong order; 10 more answers" in said.out and "in the wrong order" not in end
+    assert "in the wrong order; 10 more answers" in said and "in the wrong order" not in end
     again = typed("u b u u u q", "--items water,NA")
-    assert again.code == 0 and again.out.count("No new pair is left.") == 2
-    assert "1 answer taken back now" in again.out
+    assert again.count("No new pair is left.") == 2
+    assert "1 answer taken back now" in again
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_what_is_shown_is_kept_and_cannot_act_on_the_terminal(typed: Ask, place: Path) -> None:
+def test_what_is_shown_is_kept_and_cannot_act_on_the_terminal(
+    typed: Any, refused: Any, place: Path
+) -> None:
     text = "\x1b[2Jclear \u202egnirts " + "long " * 2000
     (place / "items.csv").write_text(
         f'name,text,image,link,colour\ntea,"{text}",../../etc/passwd,https://x.org/a,\x07red\ncoffee,black,,,\n'
     )
     said = typed("q", "--show items.csv --items tea,coffee --repeats 9")
-    assert said.code == 0
-    assert "\\x1b[2Jclear \\u202egnirts" in said.out and "colour  \\x07red" in said.out
-    assert not any(char in said.out for char in "\x1b\u202e\x07") and "passwd" not in said.out
-    assert "black" in said.out and "https://x.org/a" in said.out and len(said.out) < 3000
-    assert typed("q").out == said.out.split("\n", 1)[1]
+    assert "\\x1b[2Jclear \\u202egnirts" in said and "colour  \\x07red" in said
+    assert not any(char in said for char in "\x1b\u202e\x07") and "passwd" not in said
+    assert "black" in said and "https://x.org/a" in said and len(said) < 3000
+    assert typed("q") == said.split("\n", 1)[1]
     (place / "wide.csv").write_bytes("name,text\ntea,warm\n".encode("utf-16-le"))
-    assert "warm" in typed("q", "--show wide.csv --encoding utf-16-le --items tea,coffee").out
+    assert "warm" in typed("q", "--show wide.csv --encoding utf-16-le --items tea,coffee")
     (place / "items.csv").write_text("name,text\nteas,hot\n")
-    said = typed("q", "--show items.csv")
-    assert said.code == 2 and "items.csv, line 2" in said.err and "nearest: 'tea'" in said.err
+    said = refused("ask run --score variance --show items.csv")
+    assert "items.csv, line 2" in said and "nearest: 'tea'" in said
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_answers_go_out_and_come_in_as_a_table(typed: Ask, ask: Ask, place: Path) -> None:
+def test_answers_go_out_and_come_in_as_a_table(
+    typed: Any, ask: Any, refused: Any, place: Path
+) -> None:
     typed("a t", "--rater ann")
-    said = ask("ask run --export all.csv")
-    assert said.out == "Written to all.csv: 12 answers\n"
+    assert ask("ask run --export all.csv") == "Written to all.csv: 12 answers\n"
     assert (place / "all.csv").read_text().splitlines()[
         0
     ] == "winner,loser,count,tie,rater,shown_first"
-    assert ask("ask run --import all.csv").code == 2
+    refused("ask run --import all.csv")
     (place / "more.csv").write_text("first,second,winner,rater\ntea,NA,NA,ben\n")
     said = ask("ask run --import more.csv")
-    assert (said.code, said.err, said.out) == (
-        0,
-        "",
-        "Added to run/answers.sqlite: 1 answer of more.csv\n",
-    )
+    assert said == "Added to run/answers.sqlite: 1 answer of more.csv\n"
     (place / "wide.csv").write_bytes("winner,loser,rater\ntea,NA,µ\n".encode("utf-16-le"))
-    assert "--encoding utf-16-le" in ask("ask run --import wide.csv").err
-    assert ask("ask run --import wide.csv --encoding utf-16-le").code == 0
+    assert "--encoding utf-16-le" in refused("ask run --import wide.csv")
+    ask("ask run --import wide.csv --encoding utf-16-le")
     (place / "bad.csv").write_text("winner,loser\ntea,coffe\n")
-    said = ask("ask run --import bad.csv")
-    assert said.code == 2 and "bad.csv, line 2" in said.err
-    assert ask("ask run --export table.txt").code == 2
+    assert "bad.csv, line 2" in refused("ask run --import bad.csv")
+    refused("ask run --export table.txt")
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_a_run_of_a_table_with_blank_winners_reads_as_before(ask: Ask, place: Path) -> None:
+def test_a_run_of_a_table_with_blank_winners_reads_as_before(
+    ask: Any, refused: Any, place: Path
+) -> None:
     """An earlier version took a blank winner for a tie; the copy of such a table is in its runs."""
     copy, record = place / "run" / "data" / "comparisons.csv", place / "run" / "run.json"
     copy.write_text("first,second,winner\ntea,coffee,tea\nwater,tea,\n")
@@ -161,91 +157,86 @@ def test_a_run_of_a_table_with_blank_winners_reads_as_before(ask: Ask, place: Pa
         if table["file"] == "data/comparisons.csv":
             table["sha256"] = sha256(copy.read_bytes()).hexdigest()
     record.write_text(json.dumps(known))
-    assert (ask("rank run").code, ask("ask run --export all.csv").code) == (0, 0)
-    again = ask("fit --folder run/data --out again")
-    assert again.code == 2
-    assert "comparisons.csv, line 3, column 'winner': the winner is blank" in again.err
+    ask("rank run")
+    ask("ask run --export all.csv")
+    assert "comparisons.csv, line 3, column 'winner': the winner is blank" in refused(
+        "fit --folder run/data --out again"
+    )
 
 
 @pytest.mark.slow
-def test_who_has_no_copy_of_damaged_answers_can_go_on(typed: Ask, ask: Ask, place: Path) -> None:
+def test_who_has_no_copy_of_damaged_answers_can_go_on(
+    typed: Any, ask: Any, refused: Any, place: Path
+) -> None:
     typed("a b")
     store = place / "run" / "answers.sqlite"
     store.write_bytes(store.read_bytes()[:4096])
-    assert "out of the folder and try again" in ask("ask run").err
+    assert "out of the folder and try again" in refused("ask run")
     for file in place.glob("run/answers.sqlite*"):
         file.rename(place / file.name)
     for command in ("ask run", "rank run", "ask run --import tables/comparisons.csv"):
-        said = ask(command)
-        assert (
-            said.code == 2
-            and "relpref ask run --export answers.csv" in said.err
-            and not store.exists()
-        )
+        assert "relpref ask run --export answers.csv" in refused(command) and not store.exists()
     said = ask("ask run --export answers.csv")
-    assert said.code == 0 and "is gone or empty. Written to answers.csv: the 12 answers" in said.out
+    assert "is gone or empty. Written to answers.csv: the 12 answers" in said
     said = ask("fit --items run/data/entities.csv --answers answers.csv --out new")
-    assert said.code == 0
-    assert typed("a", "--answers 1").code == 2
-    assert ask("ask new --export again.csv").code == 0
+    refused("ask run --score variance --answers 1")
+    ask("ask new --export again.csv")
     assert (place / "again.csv").read_text() == (place / "answers.csv").read_text()
 
 
 @pytest.mark.usefixtures("unrefined")
 def test_a_damaged_log_is_named_and_what_is_left_is_written(
-    typed: Ask, ask: Ask, place: Path
+    typed: Any, ask: Any, refused: Any, place: Path
 ) -> None:
     with closing(sqlite3.connect(place / "run" / "answers.sqlite")) as reader:
-        assert typed("a q").code == 0
+        typed("a q")
         reader.execute(
             "SELECT count(*) FROM event"
         ).fetchall()  # the log stays while somebody reads
-        assert [typed("b q").code for _ in range(3)] == [0, 0, 0]
+        for _ in range(3):
+            typed("b q")
         shutil.copytree(place / "run", place / "copy", ignore=shutil.ignore_patterns("*-shm"))
-        assert ask("ask run --export all.csv").code == 0
+        ask("ask run --export all.csv")
     log = place / "copy" / "answers.sqlite-wal"
     content = bytearray(log.read_bytes())
     content[-1] ^= 1
     log.write_bytes(content)
     for command in ("rank copy", "ask copy", "ask copy --import all.csv"):
-        said = ask(command)
-        assert (
-            said.code == 2
-            and "the last 1 of " in said.err
-            and "ask copy --export answers.csv" in said.err
-        )
+        said = refused(command)
+        assert "the last 1 of " in said and "ask copy --export answers.csv" in said
     said = ask("ask copy --export left.csv")
-    assert said.code == 0 and "The last 1 of " in said.out
+    assert "The last 1 of " in said
     # The last change was a question.
     assert (place / "left.csv").read_text() == (place / "all.csv").read_text()
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_a_run_with_answers_is_not_replaced(typed: Ask, ask: Ask, place: Path) -> None:
+def test_a_run_with_answers_is_not_replaced(typed: Any, refused: Any, place: Path) -> None:
     typed("a")
-    said = ask("fit --folder tables --out run --force --quiet")
-    assert said.code == 2
-    assert "people's answers are in it" in said.err and "--export comparisons.csv" in said.err
+    said = refused("fit --folder tables --out run --force --quiet")
+    assert "people's answers are in it" in said and "--export comparisons.csv" in said
     assert events(place) == ["answer"]
 
 
-def test_answers_are_published_and_count_before(typed: Ask, ask: Ask, place: Path) -> None:
+def test_answers_are_published_and_count_before(
+    typed: Any, ask: Any, invoke: Any, place: Path
+) -> None:
     shutil.copytree(place / "run", place / "before")
-    first = ask("prefer run tea water").out
+    first = ask("prefer run tea water")
     typed("a a b")
     published = ask("prefer run tea water")
-    assert published.err == "" and published.out != first
+    assert published != first
     for file in ("run.json", "posterior.nc"):  # as if it had been killed before it published
         shutil.copy(place / "before" / file, place / "run" / file)
-    said = ask("prefer run tea water")
+    said = invoke("prefer run tea water")
     assert "3 answers are newer than the posterior in run" in said.err
-    assert said.out == published.out
-    assert "3 answers are newer" in ask("rank run").err
+    assert said.out == published
+    assert "3 answers are newer" in invoke("rank run").err
 
 
 @pytest.mark.usefixtures("unrefined")
 def test_an_interrupt_keeps_everything_and_says_so(
-    ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(io.StringIO):
         def readline(self, *_: Any) -> str:  # type: ignore[override]
@@ -255,7 +246,7 @@ def test_an_interrupt_keeps_everything_and_says_so(
             return line
 
     monkeypatch.setattr(sys, "stdin", Interrupted("a\nb\n"))
-    said = ask("ask run --score variance")
+    said = invoke("ask run --score variance")
     assert said.code == 130
     assert "interrupted; 2 answers given now, all kept in run/answers.sqlite" in said.err
     assert events(place) == ["answer", "answer"]
@@ -263,28 +254,27 @@ def test_an_interrupt_keeps_everything_and_says_so(
 
 @pytest.mark.usefixtures("unrefined")
 def test_asking_goes_on_where_nothing_can_be_learnt(
-    typed: Ask, place: Path, monkeypatch: pytest.MonkeyPatch
+    typed: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise InferenceError("diverged", Result.diverged)
 
     monkeypatch.setattr(UtilityPosterior, "update", fail)
     said = typed("a b u a q")
-    assert said.code == 0 and "2 answers given now" in said.out
-    assert said.out.count("the ranking does not know the last ones yet: diverged") == 4
+    assert "2 answers given now" in said
+    assert said.count("the ranking does not know the last ones yet: diverged") == 4
     assert events(place) == ["answer", "answer", "withdrawal", "answer"]
 
 
 @pytest.mark.usefixtures("unrefined")
 def test_a_page_without_its_packages(
-    ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch
+    refused: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without(name: str) -> Any:
         raise ImportError("No module named 'starlette'", name="starlette")
 
     monkeypatch.setattr("relpref.cli.ask.import_module", without)
-    said = ask("ask run --web")
-    assert said.code == 2 and "pip install 'relpref[web]'" in said.err
+    assert "pip install 'relpref[web]'" in refused("ask run --web")
     assert not (place / "run" / "answers.sqlite").exists()
 
 
@@ -303,21 +293,19 @@ def test_a_page_without_its_packages(
     ],
 )
 @pytest.mark.usefixtures("unrefined")
-def test_what_cannot_be_used_is_named(place: Path, ask: Ask, arguments: str, words: str) -> None:
-    said = ask(f"ask run {arguments}")
+def test_what_cannot_be_used_is_named(place: Path, invoke: Any, arguments: str, words: str) -> None:
+    said = invoke(f"ask run {arguments}")
     assert said.code == 2 and words in said.err and "Traceback" not in said.err
     assert not said.out or "rater" not in words
 
 
-def test_files_that_are_not_to_be_used_are_named(place: Path, ask: Ask) -> None:
+def test_files_that_are_not_to_be_used_are_named(place: Path, refused: Any) -> None:
     (place / "run" / "answers.sqlite").write_bytes(b"winner,loser\n" * 99)
     for command in ("ask run", "rank run", "prefer run tea water"):
-        said = ask(command)
-        assert said.code == 2 and "run/answers.sqlite: this is no file of answers" in said.err
+        assert "run/answers.sqlite: this is no file of answers" in refused(command)
     record = place / "run" / "run.json"
     record.write_text(record.read_text().replace('"relpref_run": 1', '"relpref_run": 2'))
-    said = ask("ask run")
-    assert said.code == 2 and "pip install --upgrade relpref" in said.err
+    assert "pip install --upgrade relpref" in refused("ask run")
 
 
 @pytest.mark.usefixtures("unrefined")
@@ -456,7 +444,9 @@ sys.exit(main())
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [False, True])
-def test_a_second_interrupt_leaves_the_ranking_as_it_is(place: Path, ask: Ask, page: bool) -> None:
+def test_a_second_interrupt_leaves_the_ranking_as_it_is(
+    place: Path, invoke: Any, page: bool
+) -> None:
     if page:
         pytest.importorskip("uvicorn")
     with subprocess.Popen(
@@ -484,7 +474,7 @@ def test_a_second_interrupt_leaves_the_ranking_as_it_is(place: Path, ask: Ask, p
     assert said.startswith("relpref: interrupted; ") and said.count("\n") == 1
     assert "kept in run/answers.sqlite; the next command brings the ranking up to date" in said
     assert page or events(place) == ["answer"]
-    assert page or "1 answer is newer than the posterior in run" in ask("rank run").err
+    assert page or "1 answer is newer than the posterior in run" in invoke("rank run").err
 
 
 def until(words: str, lines: Any) -> str:
@@ -495,15 +485,15 @@ def until(words: str, lines: Any) -> str:
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_questions_show_the_users_cells_in_the_users_words(typed: Ask, place: Path) -> None:
+def test_questions_show_the_users_cells_in_the_users_words(typed: Any, place: Path) -> None:
     """Cells are those of the table of items; words are kept for the next questions."""
     table = place / "run/data/entities.csv"
     head, *rows = table.read_text().splitlines()
     rows = [f"{head},Röster", *[f"{row},Kaffeemühle" for row in rows]]
     table.write_text("\n".join(rows), encoding="utf-8")
     said = typed("a q", "--items tea,NA --item-word drink --answer-word entry/entries")
-    assert "Which of the two drinks do you prefer?" in said.out
-    assert "Röster  Kaffeemühle" in said.out and "1 entry given now" in said.out
-    assert "0 entries given now" in typed("q").out
+    assert "Which of the two drinks do you prefer?" in said
+    assert "Röster  Kaffeemühle" in said and "1 entry given now" in said
+    assert "0 entries given now" in typed("q")
     table.write_text("no,table\n,")
-    assert "size" in typed("q").out  # the attributes that the run knows
+    assert "size" in typed("q")  # the attributes that the run knows

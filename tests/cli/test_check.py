@@ -3,7 +3,6 @@ slow.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +32,21 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relpref.diagnostics.nuts.sample", sample)
 
 
-def test_a_run_is_checked(place: Path, quick: None, ask: Callable[..., Any]) -> None:
+def test_a_run_is_checked(place: Path, quick: None, ask: Any) -> None:
     said = ask("check run")
-    assert said.code == 0
-    assert said.out.startswith("Certificate: ")
-    assert "off by, in sd" in said.out
-    assert "coffee" in said.out
-    last = said.out.rstrip().splitlines()[-1]
+    assert said.startswith("Certificate: ")
+    assert "off by, in sd" in said
+    assert "coffee" in said
+    last = said.rstrip().splitlines()[-1]
     assert last.startswith("NUTS: EP, averaged over hyperparameters, agrees with NUTS")
-    assert said.err == ""
     part = ask("check run --items 3 --hyperparameters --draws 400 --chains 2")
-    assert part.code == 0
-    assert "3 of 6 items" in part.out
-    assert "hot_amplitude" in part.out
+    assert "3 of 6 items" in part
+    assert "hot_amplitude" in part
 
 
-def test_as_a_document(place: Path, quick: None, ask: Callable[..., Any]) -> None:
+def test_as_a_document(place: Path, quick: None, ask: Any) -> None:
     first = ask("check run -o json")
-    content = json.loads(first.out)
+    content = json.loads(first)
     assert content["command"] == "check"
     assert content["certificate"]["verdict"] in ("good", "doubtful", "undecided", "failed")
     assert content["nuts"]["verdict"] == "agrees"
@@ -62,57 +58,51 @@ def test_as_a_document(place: Path, quick: None, ask: Callable[..., Any]) -> Non
         "007",
         "NA",
     }
-    assert ask("check run -o json").out == first.out
-    assert (
-        json.loads(ask("check run -o json --seed 5").out)["certificate"] != content["certificate"]
-    )
+    assert ask("check run -o json") == first
+    assert json.loads(ask("check run -o json --seed 5"))["certificate"] != content["certificate"]
 
 
-def test_runs_without_anything_to_compare(place: Path, ask: Callable[..., Any]) -> None:
+def test_runs_without_anything_to_compare(place: Path, ask: Any) -> None:
     (place / "nobody.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
-    assert ask("fit --items nobody.csv --out empty --quiet").code == 0
+    ask("fit --items nobody.csv --out empty --quiet")
     said = ask("check empty")
-    assert said.code == 0
-    assert "There are no answers" in said.out
+    assert "There are no answers" in said
     (place / "known.csv").write_text(
         "source,target,value\ntea,coffee,1\ncoffee,tea,2\n", encoding="utf-8"
     )
     options = "--nodes nobody.csv --relation known.csv --loss regression --out rel --quiet"
-    made = ask(f"conditional fit {options}")
-    assert made.code == 0
+    ask(f"conditional fit {options}")
     said = ask("check rel")
-    assert said.code == 0
-    assert "exact" in said.out
-    assert "nothing that NUTS could tell" in said.out
+    assert "exact" in said
+    assert "nothing that NUTS could tell" in said
 
 
 def test_what_cannot_be_checked(
-    place: Path, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    place: Path, invoke: Any, refused: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ask("check nowhere").code == 2
+    refused("check nowhere")
     for options in ("--items 1", "--draws 3", "--chains 0", "--draws many"):
-        said = ask(f"check run {options}")
+        said = invoke(f"check run {options}")
         assert (said.code, said.out, said.err.startswith("relpref: error: ")) == (2, "", True)
 
     def fails(*_: Any, **__: Any) -> Any:
         raise InferenceError("nothing converged", Result.diverged)
 
     monkeypatch.setattr("relpref.diagnostics.nuts.sample", fails)
-    assert ask("check run").code == 1
+    assert invoke("check run").code == 1
 
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("relpref.diagnostics.nuts.sample", interrupted)
-    assert ask("check run").code == 130
+    assert invoke("check run").code == 130
 
 
 @pytest.mark.slow
-def test_in_earnest(place: Path, ask: Callable[..., Any]) -> None:
+def test_in_earnest(place: Path, ask: Any) -> None:
     (place / "two.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
     (place / "asked.csv").write_text("winner,loser\ntea,coffee\n", encoding="utf-8")
-    assert ask("fit --items two.csv --answers asked.csv --out two --quiet").code == 0
+    ask("fit --items two.csv --answers asked.csv --out two --quiet")
     for run in ("two", "run"):
         said = ask("check", run)
-        assert said.code == 0
-        assert "agrees with NUTS" in said.out
+        assert "agrees with NUTS" in said

@@ -52,46 +52,45 @@ def test_people_see_the_top_and_machines_all(
     run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rank, "_TOP", 4)
-    lines = ask("rank run").out.splitlines()
+    lines = ask("rank run").splitlines()
     assert len(lines) == 6 and lines[-1] == "... and 2 more: --top K shows more of them, -o csv all"
     assert "expected" not in lines[0] and "p best" not in lines[0]
-    assert len(ask("rank run --top 5").out.splitlines()) == 6
-    rows = list(csv.DictReader(io.StringIO(ask("rank run -o csv").out)))
-    found = json.loads(ask("rank run -o json").out)["ranking"]
+    assert len(ask("rank run --top 5").splitlines()) == 6
+    rows = list(csv.DictReader(io.StringIO(ask("rank run -o csv"))))
+    found = json.loads(ask("rank run -o json"))["ranking"]
     assert [row["item"] for row in rows] == [row["item"] for row in found]
     assert [float(row["sd"]) for row in rows] == [row["sd"] for row in found]
     assert lines[1].split()[1] == rows[0]["item"]
-    assert len(json.loads(ask("rank run -o json --top 2").out)["ranking"]) == 2
+    assert len(json.loads(ask("rank run -o json --top 2"))["ranking"]) == 2
 
 
 def test_preferences(run: Path, ask: Any) -> None:
-    pairs = json.loads(ask("prefer run tea coffee -o json").out)["pairs"]
+    pairs = json.loads(ask("prefer run tea coffee -o json"))["pairs"]
     assert 0.5 < pairs[0]["probability"] < 1
 
 
 def test_answers_are_learnt(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = json.loads(ask("prefer run 007 tea -o json").out)["pairs"][0]["p_better"]
+    before = json.loads(ask("prefer run 007 tea -o json"))["pairs"][0]["p_better"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("a\nb\nwhy\nr\nu\nq\n"))
     said = ask("ask run --score variance")
-    assert (said.code, said.err) == (0, "")
-    assert "1 answer given now, all kept in run/answers.sqlite" in said.out and "●" in said.out
+    assert "1 answer given now, all kept in run/answers.sqlite" in said and "●" in said
     record = json.loads((run / "run.json").read_text())
     assert record["posterior"]["file"] == f"posterior-{record['answers']['version']}.nc"
     posterior = load_run(run).posterior
     assert posterior.data.num_answers == 11 and "quick_answers" not in posterior.info
-    after = json.loads(ask("prefer run 007 tea -o json").out)["pairs"][0]["p_better"]
+    after = json.loads(ask("prefer run 007 tea -o json"))["pairs"][0]["p_better"]
     assert after != before
 
 
 def test_an_interrupted_fit_leaves_the_run_as_it_was(
-    run: Path, made: Path, ask: Any, snapshot: Any, monkeypatch: pytest.MonkeyPatch
+    run: Path, made: Path, invoke: Any, snapshot: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(large_fit, "fit_reduced", interrupted)
     before = snapshot(run)
-    said = ask(f"fit --folder {made}/tables --out run --force {FIT}")
+    said = invoke(f"fit --folder {made}/tables --out run --force {FIT}")
     assert said.code == 130 and "interrupted" in said.err
     assert snapshot(run) == before
     assert [path.name for path in run.parent.iterdir()] == ["run"]

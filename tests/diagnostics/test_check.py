@@ -54,7 +54,7 @@ def nuts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_what_differs_is_said(
-    posterior: UtilityPosterior, wrong: Callable[..., Any], nuts: Callable[..., None]
+    posterior: UtilityPosterior, wrong: Any, nuts: Callable[..., None]
 ) -> None:
     nuts(posterior.belief)
     assert check(posterior).ok

@@ -363,9 +363,8 @@ def test_refusals(posterior: UtilityPosterior, changes: Any, ask: Any, message: 
         ask(replace(posterior, **changes))
 
 
-def test_a_posterior_from_a_file_knows_as_much(posterior: UtilityPosterior, tmp_path: Path) -> None:
-    posterior.save(tmp_path / "posterior.nc")
-    loaded = relpref.load(tmp_path / "posterior.nc")
+def test_a_posterior_from_a_file_knows_as_much(posterior: UtilityPosterior, reloaded: Any) -> None:
+    loaded = reloaded(posterior)
     pd.testing.assert_frame_equal(influence(loaded), influence(posterior))
 
 

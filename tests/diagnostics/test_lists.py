@@ -1,6 +1,5 @@
 """Lists that are left out: against dense algebra, and against fits to the other answers."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-import relpref
 from relpref import PreferenceData
 from relpref.data import Rankings
 from relpref.diagnostics import influence, k_fold, leave_one_out, raters
@@ -197,7 +195,7 @@ NAMED = pd.DataFrame(
 )
 
 
-def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
+def test_labels_of_lists_follow_every_change(reloaded: Any) -> None:
     """After updates, withdrawals, selections, repetitions and files; the numbers are those of the
     lists alone.
     """
@@ -217,8 +215,7 @@ def test_labels_of_lists_follow_every_change(tmp_path: Path) -> None:
     folds = k_fold(more, 2, hyperparameters="keep").table
     assert folds["list"].dropna().tolist() == labels(more)
     assert labels(more.update(withdraw=start[start["list"] == "Spa"])) == ["Monza", "Pau", "Imola"]
-    more.save(tmp_path / "races.nc")
-    assert labels(relpref.load(tmp_path / "races.nc")) == labels(more)
+    assert labels(reloaded(more)) == labels(more)
     again = start.assign(list=start["list"] + " again")
     both = posterior.update(again)
     assert labels(both) == [(race, f"{race} again") for race in races[:3]]

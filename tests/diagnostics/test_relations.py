@@ -134,9 +134,7 @@ def test_how_the_program_is_called_again(
         "fixed": {"near_range": 1.0, "attributes_amplitude": 2.0},
     }
     origin = Origin(partial(program, 5, data=data), (), OPTIONS, Engine(program, **options))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        evidence_without_each(replace(given, origin=origin, info={**given.info, "evaluations": 3}))
+    evidence_without_each(replace(given, origin=origin, info={**given.info, "evaluations": 3}))
     (called, first_options, args, kwargs), (_, second_options, _, others) = engine.calls
     assert called is program
     assert first_options == {"tol": 1e-6, "throw": True, "fixed": {"near_range": 1.0}}

@@ -52,9 +52,9 @@ def test_parallel_ep_reaches_the_sequential_fixed_point(
     problem: Callable[..., Any],
     make_data: Callable[..., PreferenceData],
     hyperparameters: dict[str, Any],
-    fit: Callable[..., Any],
-    parts: Callable[..., Any],
-    oracle: Callable[..., Any],
+    fit: Any,
+    parts: Any,
+    oracle: Any,
 ) -> None:
     data, fixed = problem(make_data, hyperparameters)
     truth = oracle(data, sum(parts(data, fixed).values()))

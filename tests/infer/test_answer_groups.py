@@ -162,7 +162,7 @@ def test_a_list_is_in_one_group() -> None:
         read(LISTS.assign(group=[*"gghgghhh", *[None] * 4]))
 
 
-def test_updates_and_files(tmp_path: Any) -> None:
+def test_updates_and_files(reloaded: Any) -> None:
     table = votes(8, 4, 5)
     first, second = table.iloc[:-9], table.iloc[-9:]  # a group is in both
     whole, before = fit(read(table)), fit(read(first))
@@ -171,8 +171,7 @@ def test_updates_and_files(tmp_path: Any) -> None:
     same(whole.update(withdraw=second), before)
     with pytest.raises(DataError, match="group"):
         whole.update(withdraw=table.iloc[:1].assign(group="g7"))
-    whole.save(tmp_path / "groups.nc")
-    again: Any = __import__("relpref").load(tmp_path / "groups.nc")
+    again = reloaded(whole)
     assert again.data.comparisons.groups == whole.data.comparisons.groups
     same(again.update(), whole)
     assert_array_equal(again.data.comparisons.group, whole.data.comparisons.group)

@@ -15,7 +15,6 @@ from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal, assert_series_equal
 from scipy import special, stats
 
-import relpref
 from relpref import PreferenceData
 from relpref.errors import DataError, StorageError, UnknownLabelError
 from relpref.infer import EP, from_samples
@@ -186,12 +185,10 @@ def test_a_rater_for_each_pair(kind: str, fitted: Any) -> None:
         fitted.prefer(pairs, rater=["x", None, "yy", "z"])
 
 
-def test_the_saved_posterior_predicts_alike(kind: str, fitted: Any, tmp_path: Path) -> None:
+def test_the_saved_posterior_predicts_alike(kind: str, fitted: Any, reloaded: Any) -> None:
     asked: dict[str, Any] = {"rater": "y", "shown_first": ["a"]}
     expected = fitted.prefer([("a", "b")], **asked)
-    fitted.save(tmp_path / "run.nc")
-    read = relpref.load(tmp_path / "run.nc")
-    assert isinstance(read, relpref.infer.UtilityPosterior)
+    read = reloaded(fitted)
     assert read.prefer([("a", "b")], **asked).equals(expected)
     assert read.data.comparisons.columns.keys() == fitted.data.comparisons.columns.keys()
     assert read.data.comparisons.raters == ("x", "y", "z")

@@ -14,7 +14,6 @@ import numpyro.distributions as dist
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import relpref
 from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP
@@ -106,14 +105,13 @@ def test_against_integration(fitted: Any, on_a_grid: Any) -> None:
     assert concave <= (found.sites["precision"].min() >= 0)
 
 
-def test_what_else_a_posterior_can_do(fitted: Any, tmp_path: Any) -> None:
+def test_what_else_a_posterior_can_do(fitted: Any, reloaded: Any) -> None:
     _, found = fitted
     held_out = leave_one_out(found)
     assert np.isfinite(held_out.table["log_score"]).all()
     tree = found.to_arviz()
     assert tree["log_likelihood"]["y"].shape[-1] == 8
-    found.save(tmp_path / "posterior.nc")
-    loaded: Any = relpref.load(tmp_path / "posterior.nc")
+    loaded = reloaded(found)
     assert_array_equal(loaded.mean(), found.mean())
     with pytest.raises(UnsupportedProgramError, match="does not know its program"):
         leave_one_out(loaded)

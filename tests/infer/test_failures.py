@@ -3,7 +3,6 @@ answer.
 """
 
 import warnings
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -131,7 +130,7 @@ def test_an_indefinite_precomputed_kernel(data: PreferenceData) -> None:
             assert not np.any(np.isfinite(numbers))
 
 
-def test_too_few_sweeps(fit: Callable[..., Any], data: PreferenceData, tmp_path: Any) -> None:
+def test_too_few_sweeps(fit: Any, data: PreferenceData, tmp_path: Any) -> None:
     with pytest.raises(InferenceError, match="Raise max_sweeps") as caught:
         fit(data, max_sweeps=1)
     assert caught.value.result is Result.max_iterations
@@ -149,7 +148,7 @@ def test_too_few_sweeps(fit: Callable[..., Any], data: PreferenceData, tmp_path:
         relpref.load(tmp_path / "stopped.nc").mean()
 
 
-def test_too_few_evaluations(fit: Callable[..., Any], data: PreferenceData) -> None:
+def test_too_few_evaluations(fit: Any, data: PreferenceData) -> None:
     with pytest.raises(InferenceError, match="max_evaluations") as caught:
         fit(data, fixed=None, max_evaluations=1)
     assert caught.value.result is Result.hyperparameters_not_converged

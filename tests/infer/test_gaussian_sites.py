@@ -57,6 +57,18 @@ def conditioned(covariance: Any, projection: Any, label: Any, variance: Any) -> 
     return cross.dot(found[:, 0]), covariance - cross.dot(found[:, 1:])
 
 
+def without(
+    row: int, covariance: Any, projection: Any, label: Any, noise: float
+) -> tuple[Any, float, float]:
+    """Means given the other labels, and mean and variance of the gap of this one."""
+    kept = np.arange(len(label)) != row
+    with localcontext(prec=60):
+        variance = [Decimal(noise) ** 2] * kept.sum()
+        mean, scale = conditioned(covariance, projection[kept], label[kept], variance)
+        gap = decimals(projection[row])
+        return mean.astype(float), float(gap.dot(mean)), float(gap.dot(scale).dot(gap))
+
+
 def program(covariance: Any, first: Any, second: Any, label: Any, counts: Any, noise: Any) -> None:
     size = covariance.shape[0]
     utility = numpyro.sample("utility", dist.MultivariateNormal(jnp.zeros(size), covariance))
@@ -177,16 +189,11 @@ def test_leaving_out_of_reports(reported: Any) -> None:
     posterior, covariance, projection, label, noise = reported
     held_out, surprises = leave_one_out(posterior), influence(posterior)
     for row in (0, 5, 27):
-        kept = np.arange(len(label)) != row
-        with localcontext(prec=60):
-            mean, scale = conditioned(
-                covariance, projection[kept], label[kept], [Decimal(noise) ** 2] * kept.sum()
-            )
-            gap = decimals(projection[row])
-            centre, spread = float(gap.dot(mean)), float(gap.dot(scale).dot(gap)) + noise**2
-        density = norm.logpdf(label[row], centre, np.sqrt(spread)) - norm.logpdf(label[row])
+        mean, centre, spread = without(row, covariance, projection, label, noise)
+        sd = np.sqrt(spread + noise**2)
+        density = norm.logpdf(label[row], centre, sd) - norm.logpdf(label[row])
         assert_allclose(held_out.table["log_score"].iloc[row], density, atol=1e-4)
-        moved = mean.astype(float) - posterior.mean()
+        moved = mean - posterior.mean()
         shift = (moved - moved.mean()) / posterior.belief.centred().sd()
         found = surprises.loc[row]
         named = posterior.data.labels.index(found["item"])
@@ -204,15 +211,8 @@ def test_leaving_out_a_report_that_nothing_supports() -> None:
     posterior = EP(program).run(0, covariance, first, second, label, np.ones(3), noise)
     found = leave_one_out(posterior).table["log_score"].to_numpy()
     for row in range(3):
-        kept = np.arange(3) != row
-        with localcontext(prec=60):
-            mean, scale = conditioned(
-                covariance, projection[kept], label[kept], [Decimal(noise) ** 2] * 2
-            )
-            gap = decimals(projection[row])
-            expected = norm.logpdf(
-                label[row], float(gap.dot(mean)), float(gap.dot(scale).dot(gap)) ** 0.5
-            )
+        _, centre, spread = without(row, covariance, projection, label, noise)
+        expected = norm.logpdf(label[row], centre, spread**0.5)
         assert_allclose(found[row], expected, atol=1e-6)
 
 

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,9 +37,7 @@ def changed(name: str, value: Any, factor: Any) -> Any:
     return odds / (1 + odds)
 
 
-def test_they_maximise_evidence_and_prior(
-    maximised: Any, data: PreferenceData, fit: Callable[..., Any]
-) -> None:
+def test_they_maximise_evidence_and_prior(maximised: Any, data: PreferenceData, fit: Any) -> None:
     found = maximised.hyperparameters
     assert maximised.info["result"] == "converged"
     assert abs(maximised.info["log_prior"] - log_prior(found, data)) <= 1e-9
@@ -107,7 +104,7 @@ def test_some_may_be_fixed(data: PreferenceData) -> None:
     ],
 )
 def test_fixed_values_that_do_not_fit(
-    fixed: Any, message: str, fit: Callable[..., Any], data: PreferenceData
+    fixed: Any, message: str, fit: Any, data: PreferenceData
 ) -> None:
     with pytest.raises(DataError, match=message):
         fit(data, fixed)

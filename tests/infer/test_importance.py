@@ -1,7 +1,6 @@
 """Hyperparameters averaged over by weighted points: against exact integrals, grids and NUTS."""
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -155,7 +154,7 @@ def test_many_items_are_averaged_over(
     assert kept < 2 * points * 8 * _NUMBER**2
 
 
-def test_a_saved_mixture_keeps_its_weights(posterior: UtilityPosterior, tmp_path: Path) -> None:
+def test_a_saved_mixture_keeps_its_weights(posterior: UtilityPosterior, tmp_path: Any) -> None:
     posterior.save(tmp_path / "posterior.nc")
     again: Any = relpref.load(tmp_path / "posterior.nc")
     assert_array_equal(again.belief.weights, posterior.belief.weights)
@@ -218,10 +217,13 @@ def _gaussian(precision: NDArray[np.float64], mean: NDArray[np.float64]) -> Any:
     return evaluate
 
 
-def _plain(size: int, scalars: int) -> Coordinates:
+def _points(evaluate: Any, mode: Any, scalars: int, start: Any = None) -> Any:
+    """Around a mode, whose evidence is ``start`` where ``evaluate`` fails there."""
+    size, places = len(mode), np.arange(len(mode))
     names = [("s", at) for at in range(size)]
-    places = np.arange(size)
-    return Coordinates(names, [None] * size, places[:scalars], places[scalars:], [])
+    given = Coordinates(names, [None] * size, places[:scalars], places[scalars:], [])
+    (start,) = start or evaluate(mode[None], "gradient")
+    return importance_points(evaluate, given, mode, start, 10_000, lambda *counts: None)
 
 
 @pytest.mark.parametrize(("size", "scalars"), [(1, 1), (2, 1), (3, 3), (4, 4), (5, 3), (6, 2)])
@@ -232,10 +234,7 @@ def test_a_gaussian_is_integrated_over(size: int, scalars: int) -> None:
     precision = root @ root.T + 0.7 * np.eye(size)
     mean = rng.normal(size=size)
     evaluate = _gaussian(precision, mean)
-    (start,) = evaluate(mean[None], "gradient")
-    points = importance_points(
-        evaluate, _plain(size, scalars), mean, start, 10_000, lambda *counts: None
-    )
+    points = _points(evaluate, mean, scalars)
     exact = 0.5 * size * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
     assert points.log_evidence == pytest.approx(exact, abs=0.02)
     evidences = np.array([_height(evaluate, x) for x in points.vectors])
@@ -283,27 +282,17 @@ def test_places_where_the_engine_fails_are_left_out() -> None:
             one if place.sum() > 0.3 else None for one, place in zip(evaluated, places, strict=True)
         ]
 
-    start, given = evaluate(np.zeros((1, 3)), "gradient")[0], (_plain(3, 3), np.zeros(3))
-    points = importance_points(failing, *given, start, 10_000, lambda *counts: None)
+    start = evaluate(np.zeros((1, 3)), "gradient")
+    points = _points(failing, np.zeros(3), 3, start)
     assert points.info["failed_points"] + points.info["points"] == 15
     assert np.all(np.isfinite(points.prior_log_weights))
-    nothing = importance_points(
-        lambda places, need: [None] * len(places), *given, start, 10_000, lambda *counts: None
-    )
+    nothing = _points(lambda places, need: [None] * len(places), np.zeros(3), 3, start)
     assert nothing.results == []
 
 
 def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
     precision = np.diag([3.0, 4.0, 1.0, 2.0, 50.0, 60.0, 70.0, 1.5])
-    evaluate = _gaussian(precision, np.zeros(8))
-    points = importance_points(
-        evaluate,
-        _plain(8, 2),
-        np.zeros(8),
-        evaluate(np.zeros((1, 8)), "gradient")[0],
-        10_000,
-        lambda *counts: None,
-    )
+    points = _points(_gaussian(precision, np.zeros(8)), np.zeros(8), 2)
     spread = np.ptp(points.vectors, axis=0)
     assert np.all(spread[[0, 1, 2, 3, 4, 7]] > 0)
     assert_allclose(spread[[5, 6]], 0.0, atol=1e-9)
@@ -329,8 +318,7 @@ def test_points_reach_the_tails() -> None:
         ]
 
     mode, levels = np.full(2, line[np.argmax(mass)]), (0.5, 0.8, 0.9, 0.95)
-    start: Any = evaluate(mode[None], "gradient")[0]
-    points = importance_points(evaluate, _plain(2, 2), mode, start, 10_000, lambda *counts: None)
+    points = _points(evaluate, mode, 2)
     weights = np.exp(points.prior_log_weights + _log_skewed(points.vectors).sum(axis=1))
     for place in points.vectors.T:
         ends = [interval(place, weights / weights.sum(), level) for level in levels]

@@ -2,7 +2,6 @@
 propagation.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -79,7 +78,7 @@ def known(data: RelationData) -> tuple[Any, Any, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("symmetry", SIGNS)
 def test_all_edges_as_landmarks_are_the_process_itself(
-    symmetry: str, expectation_propagation: Callable[..., Any]
+    symmetry: str, expectation_propagation: Any
 ) -> None:
     data = relation(symmetry)
     values = lengthscales(data)

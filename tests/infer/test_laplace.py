@@ -45,7 +45,7 @@ def laplace_by_hand(
 
 @pytest.mark.parametrize("space", ["latent", "observation"])
 def test_against_scipy(
-    space: Any, data: PreferenceData, hyperparameters: dict[str, Any], parts: Callable[..., Any]
+    space: Any, data: PreferenceData, hyperparameters: dict[str, Any], parts: Any
 ) -> None:
     mean, covariance, log_evidence = laplace_by_hand(
         data, sum(parts(data, hyperparameters).values())

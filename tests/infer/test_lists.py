@@ -1,13 +1,11 @@
 """Lists from tables to posteriors: updated, saved, refused, and under a sampler."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import relpref
 from relpref import PreferenceData
 from relpref.diagnostics import calibrate, check
 from relpref.errors import DataError, UnsupportedProgramError
@@ -41,7 +39,7 @@ def fit(data: PreferenceData, program: Any = preference_gp, **options: Any) -> A
     return EP(program, **{"fixed": FIXED, "check": False, **options}).run(0, data)
 
 
-def test_updates_are_fits(data: PreferenceData, tmp_path: Path) -> None:
+def test_updates_are_fits(data: PreferenceData, reloaded: Any) -> None:
     before, more = fit(data), composed(3, 2)
     after = before.update(more)
     both = pd.concat([composed(10, 1), more.assign(list=more["list"] + 100)])
@@ -52,8 +50,7 @@ def test_updates_are_fits(data: PreferenceData, tmp_path: Path) -> None:
         assert one.mean(site="utility") == pytest.approx(anew.mean(site="utility"), abs=1e-6)
     back = after.update(withdraw=more)
     assert back.log_evidence == pytest.approx(before.log_evidence, abs=1e-6)
-    before.save(tmp_path / "lists.nc")
-    again: Any = relpref.load(tmp_path / "lists.nc")
+    again = reloaded(before)
     assert again.data.comparisons.columns.keys() == data.comparisons.columns.keys()
     assert again.update(more).log_evidence == pytest.approx(after.log_evidence, abs=1e-6)
 

@@ -2,7 +2,6 @@
 answers.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,9 +48,7 @@ def tasted() -> Any:
     return EP(tasting).run(0, KERNEL, answer=ANSWER)
 
 
-def test_two_sites_against_sequential_ep(
-    tasted: Any, expectation_propagation: Callable[..., Any]
-) -> None:
+def test_two_sites_against_sequential_ep(tasted: Any, expectation_propagation: Any) -> None:
     covariance = np.zeros((WINES + PLACES, WINES + PLACES))
     covariance[:WINES, :WINES] = KERNEL
     covariance[WINES:, WINES:] = 0.64 * np.eye(PLACES)

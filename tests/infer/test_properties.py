@@ -27,7 +27,7 @@ def rebuilt(items: Any, comparisons: Any, links: Any) -> PreferenceData:
 @FEW
 @given(seed=SEEDS)
 def test_names_and_order_of_the_rows_do_not_matter(
-    seed: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+    seed: int, make_data: Callable[..., PreferenceData], fit: Any
 ) -> None:
     rng = np.random.default_rng(seed)
     data = make_data(seed % 7, count=rng.integers(1, 6, 30))

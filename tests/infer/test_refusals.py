@@ -98,6 +98,6 @@ def test_the_site_is_named(program: Callable[[], None], message: str) -> None:
         EP(program).run(0)
 
 
-def test_data_without_answers(fit: Callable[..., Any], data: PreferenceData) -> None:
+def test_data_without_answers(fit: Any, data: PreferenceData) -> None:
     with pytest.raises(RelprefError, match="without_answers"):
         fit(data.without_answers())

@@ -86,9 +86,9 @@ COLUMNS = (
 @pytest.mark.parametrize("engine", [EP, Laplace])
 def test_another_size_compiles_nothing(columns: list[str], engine: Any) -> None:
     engine = engine(xpgp, check=False)
-    engine.run(0, table(9, 30, *columns), progress_bar=False)
+    engine.run(0, table(9, 14, *columns), progress_bar=False)
     with compilations() as events:
-        engine.run(0, table(11, 37, *columns), progress_bar=False)
+        engine.run(0, table(11, 17, *columns), progress_bar=False)
     # JAX's eager functions of a few numbers, such as where averages over raters are read.
     assert len(events) <= 1
 

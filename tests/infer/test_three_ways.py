@@ -46,9 +46,7 @@ def on_a_grid(data: PreferenceData) -> Any:
 
 
 @pytest.mark.slow
-def test_em_arrives_where_the_gradient_vanishes(
-    engine: Callable[..., Any], data: PreferenceData
-) -> None:
+def test_em_arrives_where_the_gradient_vanishes(engine: Any, data: PreferenceData) -> None:
     maximised, em = (engine(data, hyperparameters=way) for way in ("maximize", "em"))
     for name, value in maximised.hyperparameters.items():
         assert_allclose(em.hyperparameters[name], value, rtol=0.03)
@@ -57,7 +55,7 @@ def test_em_arrives_where_the_gradient_vanishes(
     assert em.info["evaluations"] > maximised.info["evaluations"]  # the docs say that it is slower
 
 
-def test_em_that_may_not_finish_says_so(engine: Callable[..., Any], data: PreferenceData) -> None:
+def test_em_that_may_not_finish_says_so(engine: Any, data: PreferenceData) -> None:
     with pytest.raises(InferenceError, match="hyperparameters_not_converged"):
         engine(data, hyperparameters="em", max_evaluations=2)
 

@@ -88,12 +88,11 @@ def test_samplers_see_powers_of_the_probabilities() -> None:
     assert_allclose(heights[0] - heights[1], gained, rtol=1e-6)
 
 
-def test_it_is_said_that_there_is_no_sampling_model(tmp_path: Path) -> None:
+def test_it_is_said_that_there_is_no_sampling_model(tmp_path: Path, reloaded: Any) -> None:
     posterior = relpref.fit(ITEMS, answers(), fixed=FIXED | {"tie_margin": 0.4})
     assert "no model of how people answer" in posterior.info["weights"]
     assert any("no model of how people answer" in note for note in posterior.info["notes"])
-    posterior.save(tmp_path / "fit.nc")
-    again: Any = relpref.load(tmp_path / "fit.nc")
+    again = reloaded(posterior)
     assert_array_equal(again.data.comparisons.weight, posterior.data.comparisons.weight)
     assert "weighted likelihood" in posterior.report(tmp_path / "report.html").read_text()
     with pytest.raises(UnsupportedProgramError, match="answers with weights are not scored"):

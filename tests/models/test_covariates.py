@@ -1,6 +1,5 @@
 """Covariates of the two sides of an answer: home advantage, style."""
 
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +8,6 @@ import numpyro
 import pandas as pd
 import pytest
 
-import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import calibrate, certify, check, influence, k_fold, leave_one_out
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
@@ -179,7 +177,7 @@ def test_categories_have_an_effect_for_each_level() -> None:
         found.prefer("i0", "i1", covariates={**given, "style_first": "odd"})
 
 
-def test_updates_are_fits(tmp_path: Path) -> None:
+def test_updates_are_fits(reloaded: Any) -> None:
     table = games(40)
     table.loc[30:, ["length_first", "length_second"]] *= (
         3  # so that the scale of all answers is another one
@@ -205,8 +203,7 @@ def test_updates_are_fits(tmp_path: Path) -> None:
     assert again.effects.to_numpy() == near
     back = after.update(withdraw=table[30:])
     assert back.effects.to_numpy() == pytest.approx(before.effects.to_numpy(), abs=1e-6)
-    before.save(tmp_path / "covariates.nc")
-    loaded: Any = relpref.load(tmp_path / "covariates.nc")
+    loaded = reloaded(before)
     assert loaded.effects.equals(before.effects)
     assert loaded.update(table[30:]).log_evidence == pytest.approx(after.log_evidence, abs=1e-7)
     arrays, content = before.arrays()

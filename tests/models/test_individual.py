@@ -10,7 +10,6 @@ import pytest
 from numpy.testing import assert_allclose
 from numpyro import handlers
 
-import relpref
 from relpref.data import PreferenceData, Relation
 from relpref.diagnostics import calibrate, certify, check
 from relpref.errors import DataError
@@ -173,7 +172,9 @@ def test_one_warning_names_a_pair_that_no_answer_tells_apart() -> None:
 
 
 @pytest.mark.parametrize("structure", ["dense", "sparse"])
-def test_explain_says_what_cannot_be_told_apart(structure: Any, tmp_path: Path) -> None:
+def test_explain_says_what_cannot_be_told_apart(
+    structure: Any, tmp_path: Path, reloaded: Any
+) -> None:
     links = pd.DataFrame({"source": LABELS[:-1], "target": LABELS[1:]})
     data = PreferenceData.from_tables(LABELS, answers(), {"near": links})
     known = {"near_amplitude": 1.0, "individual_amplitude": 0.7}
@@ -184,8 +185,7 @@ def test_explain_says_what_cannot_be_told_apart(structure: Any, tmp_path: Path) 
     far.explain()
     with pytest.warns(UserWarning, match="cannot tell the parts 'individual' and 'near' apart"):
         short.explain()
-    short.save(tmp_path / "short.nc")
-    again: Any = relpref.load(tmp_path / "short.nc")
+    again = reloaded(short)
     with pytest.warns(UserWarning, match="only their sum is known"):
         again.explain()
     write(short, tmp_path / "short.html")

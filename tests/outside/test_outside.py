@@ -109,12 +109,11 @@ def test_it_is_asked(posterior: UtilityPosterior) -> None:
     assert first["score"] == pytest.approx(lost, rel=1e-3)
 
 
-def test_it_is_saved_and_loaded(posterior: UtilityPosterior, tmp_path: Path) -> None:
+def test_it_is_saved_and_loaded(posterior: UtilityPosterior, tmp_path: Path, reloaded: Any) -> None:
     with pytest.raises(relpref.errors.StorageError, match=r"register\('(kernel|likelihood)'"):
         posterior.save(tmp_path / "unknown.nc")
     register()
-    posterior.save(tmp_path / "run.nc")
-    again: Any = relpref.load(tmp_path / "run.nc")
+    again = reloaded(posterior)
     assert again.likelihood == HeavyTailed()
     assert again.origin.keywords["attribute_kernel"] == RationalQuadratic(power=2.0)
     assert_array_equal(again.mean(), posterior.mean())

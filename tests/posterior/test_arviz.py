@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import relpref
 from relpref.data import PreferenceData
 from relpref.infer import from_samples
 from relpref.models import xpgp
@@ -94,13 +93,12 @@ def test_no_time_stamp_and_the_seed(tree: Any, native: Any, posterior: Any) -> N
 
 
 def test_draws_of_a_sampler_are_handed_over(
-    data: PreferenceData, samples: dict[str, Any], tmp_path: Any
+    data: PreferenceData, samples: dict[str, Any], reloaded: Any
 ) -> None:
     told = {"diverging": np.arange(8) == 5, "num_steps": np.arange(8)}
     posterior = from_samples(samples, xpgp, data, num_chains=2, extra_fields=told)
-    posterior.save(tmp_path / "draws.nc")
     tree = posterior.to_datatree()
-    assert tree.identical(relpref.load(tmp_path / "draws.nc").to_datatree())  # type: ignore[call-arg]
+    assert tree.identical(reloaded(posterior).to_datatree())
     assert tree["sample_stats"]["diverging"].values.tolist() == [
         [False] * 4,
         [False, True, False, False],
@@ -112,9 +110,7 @@ def test_draws_of_a_sampler_are_handed_over(
         assert_array_equal(drawn[name].values.reshape(value.shape), value)
 
 
-def test_labels_that_are_not_text(
-    make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
-) -> None:
+def test_labels_that_are_not_text(make_data: Callable[..., PreferenceData], fit: Any) -> None:
     names = [("a", k) for k in range(11)] + ["b"]
     for labels, expected in ((range(10, 22), range(10, 22)), (names, map(str, names))):
         tree, known = fit(make_data(names=labels)).to_datatree(), list(expected)

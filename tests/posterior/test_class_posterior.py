@@ -128,16 +128,13 @@ def test_items_of_new_rankings_may_come_in_any_order(posterior: Any) -> None:
         posterior.predict_proba(turned.with_features(features))
 
 
-def test_saved_and_loaded(tmp_path: Path) -> None:
+def test_saved_and_loaded(reloaded: Any) -> None:
     """Its data are given by keyword."""
     engine: Any = EP(ranking_classifier, fixed={"amplitude": 1.5}, check=False)
     posterior = engine.run(0, data=DATA, kernel=GIVEN)
-    posterior.save(tmp_path / "one.nc")
-    loaded = relpref.load(tmp_path / "one.nc")
+    loaded = reloaded(posterior)
     assert isinstance(loaded, ClassPosterior) and repr(loaded) == repr(posterior)
     assert_frame_equal(loaded.predict_proba(NEW), posterior.predict_proba(NEW))
-    loaded.save(tmp_path / "two.nc")
-    assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
 
 
 def test_arviz_has_the_decisions(posterior: ClassPosterior) -> None:

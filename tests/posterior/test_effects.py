@@ -146,7 +146,7 @@ def test_explicit_sums_over_the_hyperparameters() -> None:
     assert effect["lower"] < effect["mean"] < effect["upper"]
 
 
-def test_of_a_plane_the_effects_are_its_slopes(tmp_path: Any) -> None:
+def test_of_a_plane_the_effects_are_its_slopes(reloaded: Any) -> None:
     """Also beside relations, covariates, groups and the items themselves, and from a file."""
     items = items_of(14)
     answers = answers_of(items["x"] / 2 + items["y"], 80)
@@ -162,8 +162,7 @@ def test_of_a_plane_the_effects_are_its_slopes(tmp_path: Any) -> None:
     slopes = np.linalg.lstsq(z.to_numpy(), part.to_numpy(), rcond=None)[0]
     effects = posterior.attribute_effects()
     assert_allclose(effects["mean"], slopes, atol=1e-7)
-    posterior.save(tmp_path / "run.nc")
-    again: Any = relpref.load(tmp_path / "run.nc")
+    again = reloaded(posterior)
     pd.testing.assert_frame_equal(again.attribute_effects(), effects)
 
 

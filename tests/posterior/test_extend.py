@@ -1,5 +1,3 @@
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,7 +5,6 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import relpref
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
 from relpref.infer import EP, from_samples
@@ -33,8 +30,8 @@ def extended(posterior: Any) -> Any:
 def test_it_is_the_model_fitted_from_the_start(
     extended: Any,
     data: PreferenceData,
-    parts: Callable[..., Any],
-    oracle: Callable[..., Any],
+    parts: Any,
+    oracle: Any,
     hyperparameters: dict[str, Any],
 ) -> None:
     prior = parts(extended.data, hyperparameters, reference=data)
@@ -59,14 +56,11 @@ def test_old_answers_and_hyperparameters_stay(extended: Any, posterior: Any) -> 
     assert sd["alone"] > sd.drop(new).max()
 
 
-def test_after_a_round_trip(extended: Any, posterior: Any, tmp_path: Path) -> None:
-    posterior.save(tmp_path / "before.nc")
-    read: Any = relpref.load(tmp_path / "before.nc")
-    later = arrive(read)
+def test_after_a_round_trip(extended: Any, posterior: Any, reloaded: Any) -> None:
+    later = arrive(reloaded(posterior))
     assert_array_equal(later.mean(), extended.mean())
     assert_array_equal(later.covariance(), extended.covariance())
-    later.save(tmp_path / "after.nc")
-    again: Any = relpref.load(tmp_path / "after.nc")
+    again = reloaded(later)
     assert_array_equal(again.mean(), extended.mean())
     pd.testing.assert_frame_equal(again.explain(), extended.explain())
 

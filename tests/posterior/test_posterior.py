@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -173,7 +172,7 @@ def test_keys(posterior: Any) -> None:
 
 
 def test_explain_adds_up_and_is_the_conditional_expectation(
-    posterior: Any, data: PreferenceData, parts: Callable[..., Any], hyperparameters: dict[str, Any]
+    posterior: Any, data: PreferenceData, parts: Any, hyperparameters: dict[str, Any]
 ) -> None:
     table = posterior.explain()
     prior = parts(data, hyperparameters)

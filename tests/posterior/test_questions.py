@@ -2,7 +2,6 @@
 noted.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -269,9 +268,8 @@ def test_fewer_questions_than_asked_for_are_noted(plain: Any) -> None:
         assert plain.next_pairs(repeats=99, max_wrong=0.01).empty
 
 
-def test_a_run_that_was_saved(posterior: Any, asked: Any, expected: Any, tmp_path: Path) -> None:
-    posterior.save(tmp_path / "run.nc")
-    loaded: Any = relpref.load(tmp_path / "run.nc")
+def test_a_run_that_was_saved(posterior: Any, asked: Any, expected: Any, reloaded: Any) -> None:
+    loaded = reloaded(posterior)
     assert_frame_equal(loaded.prefer(asked), expected)
 
 

@@ -85,7 +85,7 @@ def test_round_trip(kind: str, kinds: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_labels_and_notes_come_back(
-    make_data: Callable[..., PreferenceData], fit: Callable[..., Any], tmp_path: Path
+    make_data: Callable[..., PreferenceData], fit: Any, tmp_path: Path
 ) -> None:
     leap, moment = date(2024, 2, 29), datetime(2024, 2, 29, 12, 30)
     names = [("a", 1), "1", 1, -4, leap, moment, ".", "ä\nö", 1.5, False, ("b", (1, "c"))]

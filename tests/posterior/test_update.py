@@ -34,7 +34,7 @@ def updated(posterior: Any) -> Any:
 
 
 def test_an_update_is_a_full_fit_with_the_same_hyperparameters(
-    updated: Any, posterior: Any, fit: Callable[..., Any], data: PreferenceData
+    updated: Any, posterior: Any, fit: Any, data: PreferenceData
 ) -> None:
     answers = data.to_tables()[1]
     whole = data.with_comparisons(pd.concat([answers, MORE]))
@@ -244,9 +244,7 @@ def test_hyperparameters_are_fitted_from_where_they_are(maximised: Any) -> None:
     assert "answers_at_fit" not in many.info
 
 
-def test_a_prior_can_be_updated(
-    make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
-) -> None:
+def test_a_prior_can_be_updated(make_data: Callable[..., PreferenceData], fit: Any) -> None:
     """From nothing to one answer and back."""
     items, _, relations = make_data(0).to_tables()
     data = PreferenceData.from_tables(items, relations=relations)

@@ -2,7 +2,6 @@
 either scheme.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,7 @@ import pytest
 
 from relpref.report import write
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="the browser is driven by playwright"
-)
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
-]
+pytestmark = pytest.mark.slow
 
 # Words of a picture that reach over its edge, and headings and paragraphs wider than the window.
 CUT_OFF = """() => [...document.querySelectorAll('svg')].filter(e => e.getClientRects().length).flatMap(svg => {
@@ -38,29 +28,27 @@ HIDDEN = """() => [...document.querySelectorAll('details > :not(summary)')].filt
 
 @pytest.mark.parametrize("width", [360, 800, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_fits_every_window(tmp_path: Path, make: Any, tables: Any, width: int, scheme: str) -> None:
+def test_fits_every_window(
+    tmp_path: Path, make: Any, tables: Any, browser: Any, width: int, scheme: str
+) -> None:
     labels = [f"a rather long label {row}" for row in range(12)]
     report = write(make(tables(labels)), tmp_path / "report.html", relations_evidence=False)
-    with playwright.sync_playwright() as engine:
-        chromium = engine.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(report.as_uri())
-        assert asked == [report.as_uri()]
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        assert page.evaluate(CUT_OFF) == []
-        shown = page.evaluate(
-            "[...document.querySelectorAll('svg')].filter(e => e.checkVisibility()).length"
-        )
-        assert shown == 1  # of the forest one variant; the other pictures are folded
-        page.emulate_media(media="print")
-        assert page.evaluate(HIDDEN) == []
-        page.emulate_media(media="screen")
-        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        assert page.evaluate(CUT_OFF) == []
-        assert page.evaluate(SCROLLING) == []
-        chromium.close()
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report.as_uri())
+    assert asked == [report.as_uri()]
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(CUT_OFF) == []
+    shown = page.evaluate(
+        "[...document.querySelectorAll('svg')].filter(e => e.checkVisibility()).length"
+    )
+    assert shown == 1  # of the forest one variant; the other pictures are folded
+    page.emulate_media(media="print")
+    assert page.evaluate(HIDDEN) == []
+    page.emulate_media(media="screen")
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(CUT_OFF) == []
+    assert page.evaluate(SCROLLING) == []
+    page.close()

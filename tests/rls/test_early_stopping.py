@@ -3,14 +3,12 @@ what is kept.
 """
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import relpref
 from relpref.errors import DataError
 from relpref.rls import ConditionalRanker
 
@@ -39,14 +37,13 @@ def stop_at_two(iteration: int, dual: Any, residual: float) -> bool:
     ids=["early stopping", "callback", "iterations", "too few"],
 )
 def test_there_is_no_uncertainty_and_nothing_pretends_so(
-    options: Any, callback: Any, tmp_path: Path
+    options: Any, callback: Any, reloaded: Any
 ) -> None:
     ranker = Ranker(**options).fit(NODES, RELATION, callback=callback)
     posterior = ranker.posterior_
     assert np.isnan(posterior.noise) and np.isnan(posterior.hyperparameters["scale"])
     assert np.isfinite(ranker.predict()).all()
-    posterior.save(tmp_path / "run.nc")
-    loaded: Any = relpref.load(tmp_path / "run.nc")
+    loaded = reloaded(posterior)
     assert_allclose(loaded.mean(), posterior.mean(), atol=1e-12)
     for belief in (posterior, loaded):
         for question in (

@@ -1,13 +1,11 @@
 """Lists among many items: what EP finds without a matrix of them is what it finds with one."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import relpref
 from relpref import PreferenceData
 from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
@@ -52,15 +50,14 @@ def test_items_of_answers_alone(number: int, space: str) -> None:
     agree(found, fit(data, "dense"))
 
 
-def test_by_a_sparse_precision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_by_a_sparse_precision(monkeypatch: pytest.MonkeyPatch, reloaded: Any) -> None:
     data = make(40)
     monkeypatch.setattr(large_fit, "MAX_REDUCED_ITEMS", 0)
     monkeypatch.setattr(large_fit, "_TOLERANCE", 1e-10)
     found, dense = fit(data, "sparse"), fit(data, "dense")
     assert found.info["variances"] == "factorised"
     agree(found, dense)
-    found.save(tmp_path / "fit.nc")
-    agree(relpref.load(tmp_path / "fit.nc"), dense)
+    agree(reloaded(found), dense)
     scores = [leave_one_out(one).table["log_score"].to_numpy() for one in (found, dense)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-6)
 
