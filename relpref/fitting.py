@@ -39,7 +39,8 @@ def fit(
     ----------
     items, answers, relations, columns, covariates, encoding, sheet
         See `PreferenceData.from_tables`; answers may be a PrefLib file of complete orders, too.
-        Without items, they are the labels in the answers and the relations.
+        Without items, they are the labels in the answers and the relations. A single table is one
+        of answers.
     model : str or callable
         Name of a registered program, ``"xpgp"`` (attributes, relations and the items themselves)
         or ``"preference_gp"`` (the same without relations); or a numpyro program that takes
@@ -142,23 +143,20 @@ def fit(
         if name not in names_of_options:
             hint = did_you_mean(name, names_of_options, f"they are {', '.join(names_of_options)}")
             raise DataError(f"fit: there is no option {name!r}; {hint}")
-    if answers is None:
+    reading: Any = {name: options.pop(name) for name in OPTIONS if name in options}
+    reading |= {"columns": columns, "covariates": covariates, "encoding": encoding, "sheet": sheet}
+    try:
+        named, compared = (items, answers) if answers is not None else (None, items)
+        data = PreferenceData.from_tables(named, compared, relations, **reading)
+    except DataError as error:
+        if answers is not None:
+            raise
+        read = "" if items is None else f"; read as answers: {error}"
         raise DataError(
-            "fit: there are no answers; write relpref.fit(items, answers), or relpref.fit("
-            "answers=answers) where these name the items. The prior alone: EP(xpgp).run(0, "
-            "PreferenceData.from_tables(items))"
-        )
-    reading = {name: options.pop(name) for name in OPTIONS if name in options}
-    data = PreferenceData.from_tables(
-        items,
-        answers,
-        relations,
-        columns=columns,
-        covariates=covariates,
-        encoding=encoding,
-        sheet=sheet,
-        **reading,
-    )
+            "fit: there are no answers; write relpref.fit(items, answers), or relpref.fit(answers) "
+            "where these name the items. The prior alone: EP(xpgp).run(0, "
+            f"PreferenceData.from_tables(items)){read}"
+        ) from None
     engine_options = {name: options.pop(name) for name in engine_names if name in options}
     for name in ("likelihood", "attribute_kernel"):
         if name in options:

@@ -194,6 +194,13 @@ def test_wrong_calls_say_what_to_write(call: Any, message: str) -> None:
         call(relpref.PreferenceData.from_tables(ITEMS, ANSWERS))
 
 
+def test_a_single_table_is_one_of_answers() -> None:
+    alone = relpref.fit(ANSWERS, hyperparameters="maximize")
+    pd.testing.assert_frame_equal(
+        alone.ranking(), relpref.fit(answers=ANSWERS, hyperparameters="maximize").ranking()
+    )
+
+
 def test_a_numpy_array_indexed_in_a_program_is_named() -> None:
     prices = ITEMS["price"].to_numpy()
 

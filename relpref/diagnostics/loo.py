@@ -363,7 +363,7 @@ def k_fold(
     for at, (predictive, weights) in run_all(predict, trained, scheduler, **options):
         test = fold == left[at]
         scores = predictive.log_score[:, given.first[test]]
-        scores = logsumexp(scores + np.log(weights)[:, None], axis=0)
+        scores = logsumexp(scores, axis=0, b=weights[:, None])
         chances = given.chances(predictive)[test]
         record = {"fold": left[at], "log_score": scores, "chances": chances}
         done[left[at]] = record

@@ -42,6 +42,9 @@ _PROPOSALS = (
     (np.inf, ((200.0, 1.05, 1.0),)),
 )
 _EVERY = 8  # so many draws are shared among the proposals
+# Effective share of all draws from which on a tail that looks heavy is none, where weights are
+# bounded because some draws are of the prior.
+_EVEN = 0.05
 # Errors of means, in sds, and of sds that are put right.
 _TOLERANCE = 0.05
 _ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
@@ -163,6 +166,7 @@ def checked(
         _Target.of(program.at(given), component)
         for given, component in zip(values, components, strict=True)
     ]
+    bounded = sum(share for *_, share in _proposals(targets)) < 1
     mean, covariance = _moments(components, weights)
     several: list[_Draws] = []
     for start, end in pairwise([0, *ends]):
@@ -170,7 +174,10 @@ def checked(
         draws = _Draws(*(np.concatenate(part) for part in zip(*several, strict=True)))
         tail = smoothed(draws.exact)
         effective = tail.ess
-        reliable = effective >= MIN_EFFECTIVE and float(tail.k_hat) <= threshold(len(draws.exact))
+        number = len(draws.exact)
+        even = bounded and end == ends[-1] and effective >= _EVEN * number
+        light = even or float(tail.k_hat) <= threshold(number)
+        reliable = effective >= MIN_EFFECTIVE and light
         if not reliable:
             # More draws have at most as many more effective ones.
             if effective * ends[-1] < MIN_EFFECTIVE * end:
@@ -200,10 +207,16 @@ def checked(
     return Checked(moved, shift, f"{note} ({facts})", True, verdict.off)
 
 
+def _proposals(targets: Sequence[_Target]) -> tuple[tuple[float, float, float], ...]:
+    """Degrees of freedom, factor of the sds and share of each proposal beside the prior."""
+    size = max(len(target.root) for target in targets)
+    return next(each for most, each in _PROPOSALS if size < most)
+
+
 def _weighted(targets: Sequence[_Target], weights: Floats, number: int, start: int) -> _Draws:
     """Draws of all sequences with their log weights, ``number`` in each."""
     size = max(len(target.root) for target in targets)
-    proposals = next(each for most, each in _PROPOSALS if size < most)
+    proposals = _proposals(targets)
     rng = np.random.default_rng(start)
     # Each sequence is a Latin hypercube: coordinates of the noise, its scale, and the component.
     places = np.argsort(rng.random((_SEQUENCES, number, size + 2)), axis=1)

@@ -41,7 +41,8 @@ class RankOne:
 
     def __init__(self, before: MixtureBelief) -> None:
         self._before, self._means = before, before.locations
-        self._log_weights = np.log(before.weights)
+        with np.errstate(divide="ignore"):  # weights may be 0
+            self._log_weights = np.log(before.weights)
         self._columns = np.empty((*self._means.shape, 0))
         self._shares = np.empty((len(self._means), 0))
         # Products with Σ; without a matrix each is a solve.

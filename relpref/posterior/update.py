@@ -166,7 +166,8 @@ class Update:
             for name, value in draws.items():
                 average = np.tensordot(belief.weights, value, axes=1)
                 values[name] = float(average) if average.ndim == 0 else average
-            info["effective_points"] = effective(np.log(belief.weights))
+            with np.errstate(divide="ignore"):  # weights may be 0
+                info["effective_points"] = effective(np.log(belief.weights))
             if posterior.log_evidence is not None:
                 log_evidence = posterior.log_evidence + (gained + more)
         updated = replace(

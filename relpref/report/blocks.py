@@ -232,7 +232,7 @@ def lead(ranking: pd.DataFrame, named: Callable[[int], str], nouns: str) -> str:
 def listed(words: Sequence[str], most: int = 12) -> str:
     """Enumeration such as ``a and b``, ``a, b and c``, or ``a, b and 7 more``."""
     if len(words) > most:
-        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+        words = [*words[: most - 1], f"{len(words) - most + 1:,} more"]
     return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
