@@ -139,12 +139,13 @@ def placings(sheet: Sheet) -> Iterator[Placing]:
         if role in sheet.named and column != role:
             continue
         if sheet.better:
-            if (column == role or parts & SCORES) and are_numbers(cells):
+            named = column in sheet.named & {role, "place"} or parts & SCORES or sheet.rises(column)
+            if named and are_numbers(cells):
                 what = f"orders by {called!r} ({sheet.better} is better)"
                 yield Placing(what, column, "score", cells)
         elif column == "place" or " ".join(sheet.words(column)) in PLACES:
             # Places of 0 are refused in their rows.
-            if are_numbers({*cells} - {"0"}, whole=True):
+            if not sheet.rises(column) and are_numbers({*cells} - {"0"}, whole=True):
                 yield Placing(f"orders by {called!r}", column, "place", cells)
         elif {*lower} <= TRUE | FALSE | {"-1"} and (
             "-1" in lower or parts & CHOSEN or parts == {"winner"}
@@ -281,6 +282,8 @@ def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
     alone = np.bincount(number, ~out)[number] == 1
     out, cells = out | alone, np.where(alone, "alone", cells)
     values = pd.Series(mapped(seconds, cells))
+    missing = np.isin(cells, ["99", "999", "-99"])
+    missing &= values[~missing].between(0, 20).all()
     if sheet.better:
         lists = values.groupby(number)
         least = lists.transform("min")
@@ -295,7 +298,11 @@ def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
         )
         values = lists.rank("min", ascending=sheet.better == "low")
     notes = []
-    for rows, what in ((last & ~out, "below all others of the event"), (out, "left out")):
+    for rows, what in (
+        (last & ~out, "below all others of the event"),
+        (out, "left out"),
+        (missing, "read as numbers, which are no places if they say that there is none"),
+    ):
         if rows.any():
             notes.append(cells_note(what, cells[rows]))
     read = table.assign(place=values.astype("Int64").array)
@@ -377,6 +384,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
     sure = by_column or all(map(complete, sheet.rows(ranks)))
     few = len(ranks) < 3 - by_column or size < 2
+    few |= 0 < sum(map(sheet.rises, ranks)) < len(ranks) + by_rank
     if few or (len(named) > 1 + len(sheet.columns) // 4 and not sure):
         return
     best = f" ({sheet.better} is better)" if sheet.better else " (1 is the best)"

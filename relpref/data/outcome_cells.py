@@ -168,7 +168,7 @@ def _side(cell: str, sides: Collection[str], rest: Collection[str] = ()) -> str:
 
 def common_code(cell: str, labels: Collection[str] = (), ties: Collection[str] = TIES) -> float:
     """Return the code of a tie, a blank or a void answer, and infinity for another cell."""
-    said = {cell, " ".join(words(cell)), _side(cell, ())}
+    said = {cell, cell.replace(" ", ""), " ".join(words(cell)), _side(cell, ())}
     if re.fullmatch(r"[-–:]*|\?", cell):
         return np.nan
     if said & VOID and cell not in labels:

@@ -43,6 +43,7 @@ from relpref.data.readings import (
     ORDERED,
     OUTCOMES,
     SHORT_GOALS,
+    SHOWN,
     SIDES,
     SWAPPED,
     TIE_NAMES,
@@ -252,15 +253,21 @@ def _outcomes(sheet: Sheet, pair: Pair) -> list[Outcome]:
     outcomes += goals
     outcomes = outcomes or [*_counts(sheet, pair)] or [*read(similar, 1), *read(others, 0)]
     given = {"winner", "result", "swapped"} & sheet.named
-    for name, swapped in _swaps(sheet) if not given or "swapped" in given else ():
+    for name, how, swapped in _swaps(sheet, pair) if not given or "swapped" in given else ():
         turned = [
             outcome._replace(
-                description=f"{outcome.description}, sides exchanged where {name!r} is true",
+                description=f"{outcome.description}, sides exchanged where {name!r} {how}",
                 codes=np.where(swapped & np.isfinite(outcome.codes), -outcome.codes, outcome.codes),
                 columns={**outcome.columns, "swapped": name},
             )
             for outcome in outcomes
             if "result" in outcome.columns
+            # What names a side by its column names no place on a screen.
+            and (
+                how == "is true"
+                or given
+                or pair.marker[0] not in chain(*map(words, sheet.cells(*outcome.used)))
+            )
         ]
         outcomes = turned if given else outcomes + turned
     # Columns that are read in one way alone decide how others are, such as whose the score 1 is.
@@ -358,12 +365,22 @@ def _read(
                 yield Outcome(described, codes, (column,), names)
 
 
-def _swaps(sheet: Sheet) -> Iterator[tuple[Any, Any]]:
-    """Yield columns that tell in which rows the two sides were exchanged, if any."""
-    for column in sheet.columns:
-        named = column == "swapped" or {*sheet.words(column)} & SWAPPED
+def _swaps(sheet: Sheet, pair: Pair) -> Iterator[tuple[Any, str, Any]]:
+    """Yield columns that tell in which rows the two sides were exchanged, if any, and how."""
+    for column in sheet.named & {"swapped"} or sheet.columns:
+        parts, cells = {*sheet.words(column)}, sheet.cells(column)
+        named = column == "swapped" or parts & SWAPPED
         if named and np.any(truths := sheet.truths(column)):
-            yield column, truths
+            yield column, "is true", truths
+        elif pair.marker[1] in parts:
+            continue
+        elif column not in (*pair[:2], "shown_first") and (named or parts & SHOWN):
+            tried = tried_outcomes(replace(sheet, named=frozenset()), pair, column, 0)
+            ways, last = [codes for _, codes in tried if fits(codes)], max(cells)
+            if {last} < {*cells} <= {last, last[::-1], f"a{last[1:]}"}:  # as AB and BA
+                yield column, f"is {last!r}", cells == last
+            elif ways:
+                yield column, f"names {pair.second!r}", ways[0] < 0
 
 
 def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
@@ -372,6 +389,7 @@ def _goals(sheet: Sheet, pair: Pair, markers: Sequence[tuple[str, ...]]) -> Iter
         (side[:2], side.marker)
         for side in (side.along(pair) for side in side_pairs(sheet, markers, sheet.columns))
         if (side.rest & GOALS and side.rest <= GOALS | BESIDE) or side.marker in SHORT_GOALS
+        if not {"penalty", "points"} <= side.rest  # of which few win
     ]
     if sheet.named & {*_SCORES}:
         sides = [(_SCORES, pair.marker)] if {*_SCORES} <= sheet.named else []
@@ -415,7 +433,7 @@ def _counts(sheet: Sheet, pair: Pair) -> Iterator[Outcome]:
     """Read how often each side won and neither did, or by 1 and 0 which of the three holds."""
     others = [column for column in sheet.columns if column not in pair[:2]]
     for side in side_pairs(sheet, SIDES, others):
-        if not side.rest & COUNTED:
+        if not side.rest & COUNTED or side.rest & DOUBTFUL:
             continue
         side = side.along(pair)
         ties = [

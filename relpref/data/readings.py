@@ -143,7 +143,12 @@ DOUBTFUL = terms(
     """
     toss, coin, predicted, prediction, pred, expected, half, ht, halftime, server, serve,
     serving, shown, first, kickoff, bat, batting, favorite, favourite, underdog, host, man,
-    best, worst, loser, previous
+    best, worst, loser, previous, prev, prior, last, h2h, low, lower, lowest, forecast, tip, tipp,
+    favored, favoured, favorit, favori, prognose, pronostic, pronostico, not, out, worse, least,
+    rejected, reject, disliked, dispreferred, unpreferred, eliminated, defeated, beaten, verlierer,
+    verloren, schlechter, perdant, perdante, vaincu, pire, perdedor, perdedora, peor, perdente,
+    peggiore, pior, verliezer, projected, bet, prob, partner, before, correct, optimal, avoid,
+    avoided, unchosen, nonchosen, foregone, inferior, weaker, bad, unsafe
     """
 )
 GOALS = terms(
@@ -216,6 +221,8 @@ SWAPPED = terms(
     getauscht, inverse, invertido, intercambiado
     """
 )
+# The same, which tell by a side or a label what was shown first or on the left, or as AB and BA.
+SHOWN = terms("shown, displayed, presented, presentation, order, position, left")
 TRUE, FALSE = terms("1, true, yes, ja, oui, si, sí"), terms(", 0, false, no, nein, non")
 
 PLACES = terms(
@@ -291,7 +298,10 @@ NOT_OUTCOMES = (
     unnamed, side, sides, screen, position, order, sequence, gender, sex, sexe, geschlecht,
     sexo, condition, version, batch, arm, treatment, variant, correct, truth, gold, target,
     level, class, category, hand, handedness, phase, part, wave, cohort, sample, page, slide,
-    device, home, neutral, flag, grade, quality, tier, split, fold, dataset, column
+    device, home, neutral, flag, grade, quality, tier, split, fold, dataset, column, lost, loses,
+    lose, loss, possession, leader, ranked, seeded, tv, broadcast, taker, kicked, captain,
+    relegated, runner, baseline, reference, default, status, refused, hallucinated, error, flagged,
+    dominated, excluded, thrown, discarded, removed, dropped, referee, venue, owner
     """
     )
 )
@@ -366,6 +376,11 @@ _LONG = "|".join(
     sorted({side for pair in SIDES + DECIDED for side in pair if len(side) > 3} - {"prop"})
 )
 
+_RISING = re.compile(
+    r"(?i)\b(1 *(is|=|:) *(the )?worst|([2-9]|10) *(is|=|:) *(the )?best"
+    r"|high(er|est)? *(is|=|:) *(the )?(best|better))\b"
+).search
+
 
 def plain(text: Any) -> str:
     """Return a text in small letters without accents."""
@@ -436,6 +451,10 @@ class Sheet:
     def noun(self, column: Any) -> frozenset[str]:
         """Return the words of a name without those for numbers, such as ``race`` of ``raceId``."""
         return frozenset(self.words(column)) - NUMBERS
+
+    def rises(self, column: Any) -> bool:
+        """Tell whether a name says that the highest number is the best, as in 5 = best."""
+        return bool(_RISING(str(self.table.called(column)).replace("_", " ")))
 
     def cells(self, column: Any) -> NDArray[Any]:
         """Return the cells as text: no blanks around, whole numbers without decimals."""

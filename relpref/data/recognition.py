@@ -88,7 +88,7 @@ _FORMS: tuple[Sequence[Mapping[Any, frozenset[str]]], ...] = (
     ),
     (
         {best_and_worst: _ROLES},
-        {long_orders: terms("list, item, score"), orders_by_item: terms("list, item")},
+        {long_orders: terms("list, item, place, score"), orders_by_item: terms("list, item")},
         {orders_in_cells: _ROLES},
     ),
 )
@@ -158,13 +158,20 @@ def _readings(sheet: Sheet) -> list[Reading]:
         forms = [form for form, names in group.items() if sheet.named & _ROLES <= names]
         if readings := [reading for form in forms for reading in form(sheet)]:
             return readings
+    if not sheet.better and any(map(sheet.rises, sheet.columns)):
+        return _readings(replace(sheet, better="high"))
     return []
 
 
 def _is_ours(sheet: Sheet) -> bool:
     """Tell whether a table has the columns of a form already, with the cells of that form."""
     *ends, outcome = form_of(sheet.columns).columns
-    if sheet.better or sheet.named & {*ASIDE} or not {*ends, outcome} <= {*sheet.columns}:
+    if (
+        sheet.better
+        or sheet.rises(outcome)
+        or sheet.named & {*ASIDE}
+        or not {*ends, outcome} <= {*sheet.columns}
+    ):
         return False
     cells = sheet.cells(outcome)
     more = {*sheet.columns} - {*COLUMNS, *ends}
@@ -267,6 +274,8 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
         and sheet.table.called(pair.first) not in sheet.rows(sheet.columns)
     ]
     for pair, more in [*product(likely + again, goals), *((pair, ()) for pair in again)]:
+        if more and named_outcomes(sheet, pair)[0]:
+            continue
         # The first of two columns of the same name is most likely of the side that is first.
         sides = (
             pair[:2]
@@ -292,8 +301,15 @@ def _namings(sheet: Sheet) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
             continue
         sides += "hold the two sides of each row"
         exact, similar, _ = named_outcomes(sheet, pair)
-        margins = [name for name in sheet.columns if {*sheet.words(name)} & (MARGINS | SCORES)]
-        for column, name in product((*exact, *similar, *margins), ("result", "winner")):
+        margins = [
+            name
+            for name in sheet.columns
+            if not exact
+            and {*sheet.words(name)} & (MARGINS | SCORES)
+            and DOUBTFUL.isdisjoint(sheet.words(name))
+        ]
+        filled = [name for name in (*exact, *similar, *margins) if any(sheet.cells(name))]
+        for column, name in product(filled, ("result", "winner")):
             columns = {"first": first, "second": second, name: column}
             what = f"{sides}; if {column!r} says "
             if (middle := middle_of(sheet.cells(column))) is not None:

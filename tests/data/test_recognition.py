@@ -367,6 +367,16 @@ MATCHES = "home,away,result,best_player\na,b,H,b\nb,c,A,b\nc,a,D,a"
         ("game,home_win\na @ b,1\nb @ a,0", {"first": "game", "result": "home_win"}, "b>a*2"),
         ("game,score\na @ b,1-0\nb @ a,0-2", {"second": "game"}, "b>a*2"),
         ("who,boat,R1,R2,R3\nx,a,1,2,1\ny,b,2,1,2\nz,c,3,3,3", {"item": "boat"}, "a>b>c*2; b>a>c"),
+        (
+            "judge,wine,rank (3 = best)\nv,a,1\nv,b,2\nv,c,3\nw,a,1\nw,b,3\nw,c,2",
+            {"list": "judge", "place": "rank (3 = best)"},
+            "c>b>a; b>c>a",
+        ),
+        (
+            "v,a (1: worst),b (1: worst),c (1: worst)\n1,1,2,3\n2,2,1,3",
+            {"rater": "v"},
+            "c (1: worst)>b (1: worst)>a (1: worst); c (1: worst)>a (1: worst)>b (1: worst)",
+        ),
     ],
 )
 def test_columns_that_are_named_are_used(text: str, columns: Any, answers: str) -> None:
@@ -685,3 +695,47 @@ def test_walkovers_beside_a_row_for_each_side_may_be_counted() -> None:
     columns = {"list": "match", "item": "team", "place": "result"}
     assert f"columns={columns}" in note
     assert PreferenceData.from_tables(answers=table, columns=columns).num_answers == 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Verlierer",
+        "perdant",
+        "least_liked",
+        "defeated",
+        "lost",
+        "voted_out",
+        "not_preferred",
+        "choice to reject",
+        "favored",
+        "forecast",
+        "previous_winner",
+        "ht_score",
+        "loser_score",
+        "projected_winner",
+        "unsafe",
+        "unchosen",
+        "baseline",
+        "correct_choice",
+    ],
+)
+def test_what_lost_or_was_expected_is_no_outcome(name: str) -> None:
+    table = frame(f"a,b,{name}\nx,y,y\ny,z,y\nz,x,z", typed=False)
+    with pytest.raises(DataError, match="no column says who was preferred"):
+        read(table)
+
+
+def test_numbers_that_may_say_that_there_is_none_are_noted() -> None:
+    table = frame("voter,a,b,c\nv,1,2,99\nw,2,99,1\nu,1,2,3", typed=False)
+    notes = PreferenceData.from_tables(answers=table, better="low").notes
+    said = (
+        "answers: read as numbers, which are no places if they say that there is none: 2 rows (99)"
+    )
+    assert said in notes
+
+
+def test_a_column_without_cells_is_not_suggested() -> None:
+    table = frame("home,away,result\na,b,\nb,c,\nc,a,", typed=False)
+    with pytest.raises(DataError, match="column 'result': '' cannot be read"):
+        read(table)
