@@ -595,7 +595,9 @@ class GaussianEngine:
         drawn_number = drawn_points(layout.num_latents, layout.num_rows)
         with progress_line("Averaging over models that fit", progress_bar) as report:
             if len(maximum):
-                points = importance_points(at, coords, maximum, here, most, report)
+                points = importance_points(
+                    at, coords, maximum, here, most, layout.log_concave, report
+                )
             else:
                 points = repeated_point((Component.of(layout, best), {}, best), here, drawn_number)
         info = fitted.info | {"hyperparameters": "integrate", **points.info}

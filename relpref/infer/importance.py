@@ -31,8 +31,9 @@ MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in m
 _MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
 # Distance of neighbors in the lattice, in standard deviations, by the number of directions.
 _SPACING = {1: 1.0, 2: 1.5}
-# Fall of the logarithm below its maximum at which the lattice ends.
-_DEPTH = 5.0
+# Fall of the logarithm below its maximum at which the lattice ends, and where a likelihood is not
+# log-concave, as with lapses: then little evidence may belong to wide posteriors.
+_DEPTH, _DEEP = 5.0, 7.0
 MOST_POINTS = 60  # of a lattice
 # Squared coordinates of the rule's points in the corners, and where the skewness of an axis is
 # seen, in standard deviations.
@@ -291,10 +292,10 @@ class _Rule(NamedTuple):
     share: float  # of the points that are effective, compared with a Gaussian
 
 
-def _lattice(height: _Height, center: Floats, root: Floats, most: int) -> _Rule:
+def _lattice(height: _Height, center: Floats, root: Floats, most: int, depth: float) -> _Rule:
     """The trapezoidal rule on a lattice, in two directions a triangular one.
 
-    From the center on, neighbors are evaluated as long as they may be within ``_DEPTH`` of the
+    From the center on, neighbors are evaluated as long as they may be within ``depth`` of the
     maximum: a concave function lies below the line through its last two points.
     """
     size = len(root)
@@ -313,7 +314,7 @@ def _lattice(height: _Height, center: Floats, root: Floats, most: int) -> _Rule:
         vectors.append(evaluated[0])
         results += evaluated[1]
         levels |= zip(queue, evaluated[2], strict=True)
-        floor, guesses = max(levels.values()) - _DEPTH, dict[tuple[int, ...], float]()
+        floor, guesses = max(levels.values()) - depth, dict[tuple[int, ...], float]()
         for place, level in levels.items():
             for step in steps if level > floor else ():
                 ahead = tuple(a + b for a, b in zip(place, step, strict=True))
@@ -377,11 +378,13 @@ def importance_points(
     maximum: Floats,
     at_maximum: Evaluated,
     most: int,
+    log_concave: bool,
     report: Callable[[int, float], None],
 ) -> Points:
     """Weighted points around the maximum: not many more than ``most``.
 
-    ``maximum`` has the flattened unconstrained hyperparameters, shape (p,). ``report`` is called
+    ``maximum`` has the flattened unconstrained hyperparameters, shape (p,). ``log_concave`` says
+    whether the likelihoods are. ``report`` is called
     with the number of points and the effective number.
     """
     moving = np.concatenate([coords.free, coords.more])
@@ -402,7 +405,8 @@ def importance_points(
         return target.at(origin + places @ varied.T, need)
 
     if len(root) <= max(_SPACING):
-        rule = _lattice(height, center, root, min(most, MOST_POINTS))
+        depth = _DEPTH if log_concave else _DEEP
+        rule = _lattice(height, center, root, min(most, MOST_POINTS), depth)
     else:
         rule = _symmetric(height, _Axes.fitted(height, center, root), most)
         if rule.share < _MIN_SHARE and np.any(np.isfinite(rule.log_weights)):

@@ -223,7 +223,7 @@ def _points(evaluate: Any, mode: Any, scalars: int, start: Any = None) -> Any:
     names = [("s", at) for at in range(size)]
     given = Coordinates(names, [None] * size, places[:scalars], places[scalars:], [])
     (start,) = start or evaluate(mode[None], "gradient")
-    return importance_points(evaluate, given, mode, start, 10_000, lambda *counts: None)
+    return importance_points(evaluate, given, mode, start, 10_000, True, lambda *counts: None)
 
 
 @pytest.mark.parametrize(("size", "scalars"), [(1, 1), (2, 1), (3, 3), (4, 4), (5, 3), (6, 2)])
