@@ -31,6 +31,7 @@ CLOSE = 1e-6
 # A search ends when a step gains less than this in log evidence plus prior; EM's close a fixed
 # fraction of what is left.
 _GAIN = 1e-5
+_ARRIVED = 1.0  # what convergence of a search counts in its objective
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
 _CONVERGED = CODES.index(Result.converged)
 
@@ -52,6 +53,14 @@ class Search:
         """Log evidence plus log prior, minus infinity where EP failed."""
         value = float(self.evidence.log_evidence + self.evidence.log_prior)
         return value if np.isfinite(value) else -np.inf
+
+    @property
+    def height(self) -> float:
+        """The objective, higher by `_ARRIVED` where the search converged.
+
+        Where EP has several fixed points, a search may stop at a single point of a larger evidence.
+        """
+        return self.objective + _ARRIVED * self.converged
 
 
 def maximize(
@@ -294,8 +303,10 @@ def fit_hyperparameters(
         with progress_line("Fitting the model", progress_bar) as report:
             for place in places:
                 other = climb(place, first, engine.max_evaluations, report)
-                if search is None or other.objective > search.objective:
+                if search is None or other.height > search.height:
                     search = other
+                if len(places) == 1 and not other.converged:
+                    places += program.prior_draws(key, 1)
         assert search is not None
         unconstrained, first = search.unconstrained, search.evidence.sites
     final = at(unconstrained, first, whole=whole)

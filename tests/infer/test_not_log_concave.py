@@ -174,3 +174,15 @@ def test_learned_lapses_beside_answers_that_contradict_each_other(
     both = np.diag(moments[1])
     variance = both[pairs[0]] + both[pairs[1]] - 2 * moments[1][pairs]
     assert_allclose(np.sqrt(variance) / sd, 1, atol=bound)
+
+
+def test_a_search_that_stops_has_another_start() -> None:
+    """One evaluation finds another fixed point of EP with a larger evidence, where it stopped."""
+    table = pd.DataFrame(
+        [("i0", "i1", 1), ("i0", "i2", 8), ("i1", "i0", 10)]
+        + [("i1", "i2", 5), ("i2", "i0", 2), ("i2", "i1", 1)],
+        columns=["winner", "loser", "count"],
+    )
+    posterior = relpref.fit(answers=table, likelihood=Probit(lapse=True))
+    assert posterior.info["result"] == "converged"
+    assert posterior.info["gradient_norm"] < 0.01
