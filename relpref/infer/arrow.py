@@ -234,7 +234,7 @@ def _along_chains(kinds: Sequence[Kind]) -> NDArray[np.int64]:
         np.concatenate(values, axis=1), axis=1, return_inverse=True, return_counts=True
     )
     if counts.max(initial=0) <= 2:
-        joined = np.ones(len(value)), (np.concatenate(rows), value.ravel())
+        joined = np.ones(value.size), (np.concatenate(rows), value.ravel())
         shares = scipy.sparse.csr_array(joined, shape=(len(places), len(counts)))
         chain = reverse_cuthill_mckee(shares @ shares.T, symmetric_mode=True)
         places[chain] = np.arange(len(places))
