@@ -26,6 +26,7 @@ from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.labels import Link
 from relpref.likelihoods.tilted import prior_quantile
 from relpref.linalg import Kronecker, NamedSum, real, require_memory
+from relpref.linalg.arrays import namespace
 from relpref.models.preference import Hyperparameters, Priors, sample_decisions
 from relpref.skeleton import evaluated
 
@@ -145,10 +146,8 @@ def conditional_ranking(
     field = numpyro.sample("score", GaussianProcess(Kronecker(left, right)))
     m = data.values.shape[1]
     sign = SIGN[data.symmetry]
-    rows, columns = jnp.asarray(data.values.rows), jnp.asarray(data.values.columns)
-    labels = jnp.asarray(data.values.values)
-    if loss == "regression" and data.distinct is not None:
-        rows, columns, labels = rows[data.distinct], columns[data.distinct], labels[data.distinct]
+    # The ranking loss counts both directions of an edge.
+    rows, columns, labels = _ends(data, distinct=loss == "regression")
     scores = field[rows * m + columns]
     if sign:
         scores = 0.5 * (scores + sign * field[columns * m + rows])
@@ -161,7 +160,7 @@ def conditional_ranking(
         return
     if sign:
         # A pair read in both directions, each with this noise, is one label with half its variance.
-        noise = noise * jnp.where(jnp.equal(rows, columns), 1.0, np.sqrt(0.5))
+        noise = noise * namespace(rows).where(rows == columns, 1.0, np.sqrt(0.5))
     with numpyro.plate("edge", len(rows)):
         numpyro.sample("label", dist.Normal(scores, noise), obs=observed)
 
@@ -359,22 +358,24 @@ def _kernels_at(
     return matrices
 
 
+def _ends(data: RelationData, *, distinct: bool) -> tuple[Any, Any, Any]:
+    """Ends and labels of all edges, or of the distinct ones."""
+    parts: Any = data.values.rows, data.values.columns, data.values.values
+    if distinct and data.distinct is not None:
+        # Where every label is known the ends are NumPy's, even if the data are traced.
+        traced = isinstance(data.distinct, jax.Array)
+        parts = ((jnp.asarray(part) if traced else part)[data.distinct] for part in parts)
+    rows, columns, labels = parts
+    return rows, columns, labels
+
+
 def _edges(data: RelationData) -> tuple[Any, Any, Any]:
     """Ends and labels, less the shift, of the distinct edges.
 
     Where (v, w) and (w, v) are one edge, it is there once. Labels are checked unless they are
     traced.
     """
-    rows: Any = data.values.rows
-    columns: Any = data.values.columns
-    labels: Any = data.values.values
-    if data.distinct is not None:
-        # Where every label is known the ends are NumPy's, even if the data are traced.
-        traced = isinstance(data.distinct, jax.Array)
-        rows, columns, labels = (
-            (jnp.asarray(part) if traced else part)[data.distinct]
-            for part in (rows, columns, labels)
-        )
+    rows, columns, labels = _ends(data, distinct=True)
     if not data.observed or not isinstance(labels, np.ndarray):
         return rows, columns, labels
     if not len(labels):

@@ -73,7 +73,6 @@ def test_a_newcomer_is_a_node_with_unknown_labels(problem: Any, loss: Any) -> No
         posterior.mean(new.rename(columns={"x": "z"}), known)
 
 
-@pytest.mark.slow
 def test_two_kinds_of_nodes_and_a_graph() -> None:
     rng = np.random.default_rng(2)
     drugs = pd.DataFrame(rng.normal(size=(5, 2)), columns=["x", "y"])
