@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from _thread import interrupt_main
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -37,9 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         if code == INTERRUPTED:
             atexit.register(_end, code)
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            # Everything is written: an interrupt during the exit of Python changes nothing.
-            signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+        # Everything is written: an interrupt during the exit of Python changes nothing.
+        _handle_interrupts(lambda *_: os._exit(code))
         # Where an interrupt hit a text that was executed, such as that of a dataclass in an import,
         # Python takes it for unhandled until the next text, and would end by the signal.
         exec("")  # noqa: S102
@@ -80,6 +79,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         finally:
             if sys.stdout is not None:  # it is None where the shell closed it
                 sys.stdout.flush()  # here, where a broken pipe can still be handled
+            if arguments is None:
+                _handle_interrupts(lambda *_: None)  # the rest takes a moment
     except SystemExit as leaving:  # --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     except BrokenPipeError:  # the reader has closed the pipe
@@ -172,8 +173,14 @@ def hear_interrupts() -> None:
         again.start()
 
     sys.unraisablehook = resend
-    # A shell makes programs in the background ignore interrupts.
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, interrupt)
+    if _handle_interrupts(interrupt):
         # Python resets its handlers at exit.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+def _handle_interrupts(handler: Callable[..., None]) -> bool:
+    """Set what interrupts call, unless they are ignored: in the background of a shell, they are."""
+    heard = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    if heard:
+        signal.signal(signal.SIGINT, handler)
+    return heard

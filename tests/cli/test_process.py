@@ -138,6 +138,29 @@ def test_an_interrupt_at_the_end_changes_nothing(place: Path) -> None:
     assert (code, err) in ((0, ""), (130, INTERRUPTED))
 
 
+@pytest.mark.parametrize("error", ["SystemExit", "OSError"])
+def test_an_interrupt_while_an_error_is_reported_changes_nothing(place: Path, error: str) -> None:
+    script = f"""
+import os, signal, sys
+from relpref.cli import main, rank
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Leaving({error}):
+    code = property(lambda self: os.kill(os.getpid(), signal.SIGINT) or 2)
+    filename = property(lambda self: os.kill(os.getpid(), signal.SIGINT) or "f")
+    strerror = "full"
+
+def opened(*_):
+    raise Leaving
+
+rank.opened = opened
+sys.exit(main())
+"""
+    said = "" if error == "SystemExit" else "relpref: error: f: full\n"
+    assert run(sys.executable, "-c", script, "rank", "run") == (2, "", said)
+
+
 def test_an_interrupt_while_the_program_is_imported(place: Path) -> None:
     script = """
 import os, signal, sys
