@@ -567,6 +567,7 @@ class GaussianEngine:
                         start,
                         *limits,
                         need == "result",
+                        start is cold and need != "gradient",
                     )
                     gradient = ravel(evidence.gradient)[0]
                     log_evidence = float(evidence.log_evidence)

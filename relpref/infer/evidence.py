@@ -108,11 +108,13 @@ def evaluate(
     tolerance: Any,
     max_sweeps: Any,
     whole: Any,
+    bounded: bool = False,
 ) -> Evidence:
     """Sites and evidence of a program at given hyperparameters, from the given sites.
 
     If ``whole`` is true, the (n, n) arrays of a posterior are computed and the gradient is left
-    out; a search does without these arrays. If it is None, they are empty.
+    out; a search does without these arrays. If it is None, they are empty. For ``bounded`` see
+    `Problem`.
 
     On the host, and where JAX does not trace the call, only the program is compiled: its
     covariance, the moments of its answers and the derivatives of both. The algebra is NumPy's.
@@ -136,7 +138,7 @@ def evaluate(
             joint = joint_on_host(program.arrow, program, unconstrained)
         answers = prior.counts, moments, prior.log_concave, prior.gaussian
         power = (prior.power,) if program.layout.repeated else ()
-        problem = Problem(space, *answers, joint, dear, power, slopes)
+        problem = Problem(space, *answers, joint, dear, power, slopes, bounded)
         result = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, result, prior)
         if whole:
@@ -476,7 +478,8 @@ def expectation_propagation(
     """Run expectation propagation from the given sites; for ``progress`` see `run`.
 
     Where p^n is not log-concave, the rows that contradict it may have no proper cavity without its
-    site; then each of the n answers has one.
+    site; then each of the n answers has one. Where updates diverge nevertheless, sites may be
+    ``bounded``.
     """
     rows, start = by_rows(problem, sites)
     bent = problem.power and on_host_arrays(sites) and not np.all(problem.log_concave)
@@ -485,6 +488,10 @@ def expectation_propagation(
     if bent and info.code != _CONVERGED:
         single = problem._replace(power=())
         return expectation_propagation(single, sites, tolerance, max_sweeps, progress)
+    if problem.bounded and info.code != _CONVERGED and not np.all(problem.log_concave):
+        rows = rows._replace(tilted=partial(_bounded, rows.tilted), log_concave=True)
+        start = Sites(np.maximum(start.precision, 0.0), start.shift)
+        fit, log_normalizer, info = run(rows, start, tolerance, max_sweeps, progress)
     cavity, xp = cavities(rows.counts, fit.sites, fit.marginals), namespace(problem.counts)
     gaussian = problem.gaussian
     closed = xp.zeros(problem.counts.shape, bool) if gaussian is None else gaussian.rows
@@ -517,6 +524,12 @@ def expectation_propagation(
         return slopes_of_answers_at(mean, variance, spread, dual, slopes), None
 
     return Approximation(fit, log_evidence, info, answers)
+
+
+def _bounded(tilted: Moments, mean: Array, variance: Array) -> TiltedMoments:
+    """Moments that no site of negative precision matches: variances do not grow."""
+    moments = tilted(mean, variance)
+    return moments._replace(curvature=np.maximum(moments.curvature, 0.0))
 
 
 def log_evidence_of_sites(

@@ -47,7 +47,8 @@ _EVERY = 8  # so many draws are shared among the proposals
 _EVEN = 0.05
 # Errors of means, in sds, and of sds that are put right.
 _TOLERANCE = 0.05
-_ENDS = 1e-9  # of probabilities, beyond which quantiles are not taken
+# Of probabilities, beyond which quantiles are not taken, and of errors.
+_ENDS = 1e-9
 _RIGHT = "no mean is seen to be off by more than 0.05 sds, no sd by more than 5 %"
 _UNDECIDED = "not decided, because so few draws do not tell whether means or sds are off"
 _SKEWED = (
@@ -354,18 +355,23 @@ class _Verdict:
         )
         effects = np.stack([contrasts.means(shifts)[:, kept] / sd, np.log(sd / exact)], axis=1)
         errors = np.sqrt((_SEQUENCES - 1) * effects[1:].var(axis=0))
-        # Errors by few sequences scatter; none is far below what is usual.
-        noise = np.mean(np.square(errors), axis=1, keepdims=True)
-        errors = np.maximum(errors, np.sqrt(noise))
+        # Errors by few sequences scatter; none is far below what is usual. Where likelihoods are
+        # not log-concave, single numbers are off, and errors differ.
+        even = program.layout.log_concave
+        noise = np.sqrt(np.mean(np.square(errors), axis=1, keepdims=True))
+        errors = np.maximum(np.maximum(errors, noise if even else 0.5 * noise), _ENDS)
         largest = 1 + np.sqrt(2 * np.log(max(effects[0].size, 2)))
         sizes = np.abs(effects[0])
-        beyond = (sizes > _TOLERANCE) & (sizes > largest * errors)
+        ratios = sizes / errors
+        beyond = (sizes > _TOLERANCE) & (ratios > largest)
         # Of very many numbers some are off by chance: most of what is seen must be no noise, or
         # some number must stand out.
-        seen = np.mean(np.square(sizes), axis=1, keepdims=True)
-        off = bool((beyond & ((seen > 4 * noise) | (sizes > 2 * largest * errors))).any())
+        seen = np.mean(np.square(ratios), axis=1, keepdims=True)
+        off = bool((beyond & ((seen > 4) | (ratios > 2 * largest))).any())
         clear = largest * errors.max(initial=0.0) <= max(_TOLERANCE, 0.25 * sizes.max(initial=0.0))
-        usual = bool(np.all(seen - noise <= (0.5 * _TOLERANCE) ** 2))
+        excess = np.mean(np.square(sizes) - np.square(noise), axis=1)
+        usual = bool(np.all(excess <= (0.5 * _TOLERANCE) ** 2))
+        usual &= even or bool(largest * noise.max() <= 2 * _TOLERANCE)
         decided = (off and clear) or (usual and not beyond.any())
         ratio = np.exp(effects[0, 1])
         worst = ratio[np.argmax(sizes[1])] if ratio.size else 1.0

@@ -98,6 +98,9 @@ class Problem(NamedTuple):
     # From cavities, weights, spreads and powers to the derivatives by the answers, see
     # `relpref.infer.gradient.slopes_of_answers`.
     slopes: Callable[..., tuple[Any, ...]] | None = None
+    # Whether sites have no negative precision where updates diverge otherwise, as they may where
+    # likelihoods are not log-concave and priors wide. Then the evidence is not stationary in them.
+    bounded: bool = False
 
 
 class Fit(NamedTuple):
