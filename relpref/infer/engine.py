@@ -38,7 +38,7 @@ from relpref.infer.plates import Averaged, Learned, learned, prepare_plates
 from relpref.infer.program import Program
 from relpref.infer.sampling import UNMIXED, Density, sample
 from relpref.infer.search import CLOSE, Fitted, describe, fit_hyperparameters
-from relpref.infer.self_check import checked
+from relpref.infer.self_check import Mixture, checked
 from relpref.infer.sites import Sites
 from relpref.limits import MAX_DENSE_ITEMS
 from relpref.linalg.arrays import ravel
@@ -478,12 +478,14 @@ class GaussianEngine:
         key: Any,
         origin: Origin,
         mixture: tuple[dict[str, Floats], Floats, float | None] | None = None,
+        averaged: Mixture | None = None,
     ) -> Posterior:
         """The posterior of components, after a comparison with the exact one.
 
         ``values`` are the hyperparameters of each component that the program has not fixed.
         ``mixture`` has these by name, the log weights of the components before the answers, and
-        the log evidence, if there may be several components.
+        the log evidence, if there may be several components. ``averaged`` has what the components
+        were before members were drawn.
         """
         draws, prior, log_evidence = mixture or ({}, None, None)
         checks = self.check
@@ -494,10 +496,8 @@ class GaussianEngine:
         evidences = np.array([component.log_evidence for component in components])
         usable = result.ok and np.all(np.isfinite(evidences)) and components[0].prior is not None
         if checks and usable:
-            every = [program.fixed | row for row in values]
-            outcome = checked(
-                program, components, every, softmax(evidences + (0 if prior is None else prior))
-            )
+            weights = softmax(evidences + (0 if prior is None else prior))
+            outcome = checked(program, Mixture(components, values, weights), averaged)
             if not outcome.reliable:
                 warn_user(f"The posterior is {outcome.note}; relpref.diagnostics.check samples it.")
             held = ", ".join(info.get("held", ()))
@@ -596,9 +596,7 @@ class GaussianEngine:
         drawn_number = drawn_points(layout.num_latents, layout.num_rows)
         with progress_line("Averaging over models that fit", progress_bar) as report:
             if len(maximum):
-                points = importance_points(
-                    at, coords, maximum, here, most, layout.log_concave, report
-                )
+                points = importance_points(program, at, coords, maximum, here, most, report)
             else:
                 points = repeated_point((Component.of(layout, best), {}, best), here, drawn_number)
         info = fitted.info | {"hyperparameters": "integrate", **points.info}
@@ -618,7 +616,11 @@ class GaussianEngine:
             vectors = plates.vectors(points, rng)
             points = points.moved(vectors, at(vectors, "result"))
         drawn = [(component, values) for component, values, _ in points.results]
+        before = None
         if averaged is not None:
+            if drawn[0][0].prior is not None:  # else they are too large to be checked
+                parts, given = map(list, zip(*drawn, strict=True))
+                before = Mixture(parts, given, points.weights)
             points, drawn = averaged.at_points(points, unravel, rng)
         components, values = map(list, zip(*drawn, strict=True))
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
@@ -626,7 +628,7 @@ class GaussianEngine:
         info |= judged(mixture[1] + [each.log_evidence for each in components], drawn=False)
         del points, drawn  # and with them what `assemble` uses up
         return self._finished(
-            program, components, values, fitted.result, info, key, origin, mixture
+            program, components, values, fitted.result, info, key, origin, mixture, before
         )
 
     def changed(self, program: Model | None = None, **options: Any) -> "GaussianEngine":

@@ -4,9 +4,10 @@ Every hyperparameter is first standardized: mapped, monotonically, to a scale wh
 standard normal. There evidence times prior is smooth and nearly Gaussian, and a few well-placed
 evaluations integrate over it. The idea is that of Rue, Martino & Chopin (2009, "Approximate
 Bayesian inference for latent Gaussian models", section 6.5). In one or two directions the points
-are a lattice, of which the trapezoidal rule makes an integral that is nearly exact. In more they
-are those of a rule of degree 5 for the normal distribution, on axes that follow the skewness; with
-many latents, where a point costs much time and memory, its corners alone, a rule of degree 3.
+are a lattice, of which the trapezoidal rule makes an integral that is nearly exact; in three, too,
+where members of plates gave few answers. In more they are those of a rule of degree 5 for the
+normal distribution, on axes that follow the skewness; with many latents, where a point costs much
+time and memory, its corners alone, a rule of degree 3.
 The same answers always have the same points.
 """
 
@@ -29,12 +30,15 @@ Floats = NDArray[np.float64]
 
 MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in more are too sparse
 _MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
-# Distance of neighbors in the lattice, in standard deviations, by the number of directions.
-_SPACING = {1: 1.0, 2: 1.5}
+# Distance of neighbors in the lattice, in standard deviations, in one direction and in more.
+_SPACING, _SPACING_OF_SEVERAL = 1.0, 1.6118548977353129
+# Rows up to which the points in three directions are a lattice, too, where members are averaged
+# over: then little is known of each member.
+_FEW_ROWS = 100
 # Fall of the logarithm below its maximum at which the lattice ends, and where a likelihood is not
 # log-concave, as with lapses: then little evidence may belong to wide posteriors.
 _DEPTH, _DEEP = 5.0, 7.0
-MOST_POINTS = 60  # of a lattice
+MOST_POINTS = 100  # of a lattice
 # Squared coordinates of the rule's points in the corners, and where the skewness of an axis is
 # seen, in standard deviations.
 _CORNERS, _SEEN = 1.5, 2.2
@@ -293,18 +297,17 @@ class _Rule(NamedTuple):
 
 
 def _lattice(height: _Height, center: Floats, root: Floats, most: int, depth: float) -> _Rule:
-    """The trapezoidal rule on a lattice, in two directions a triangular one.
+    """The trapezoidal rule on a lattice, a triangular one in two directions, else a cubic one.
 
     From the center on, neighbors are evaluated as long as they may be within ``depth`` of the
     maximum: a concave function lies below the line through its last two points.
     """
     size = len(root)
-    spacing = _SPACING[size]
-    basis = spacing * np.eye(1)
-    steps: list[tuple[int, ...]] = [(1,), (-1,)]
-    if size == 2:
-        basis = spacing * np.sqrt(2 / np.sqrt(3)) * np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])
-        steps = [(1, 0), (0, 1), (-1, 0), (0, -1), (1, -1), (-1, 1)]
+    spacing = _SPACING if size == 1 else _SPACING_OF_SEVERAL
+    # The nearest neighbors are in the directions of the corners of a simplex, and opposite.
+    basis = spacing * np.linalg.cholesky((1 + 1 / size) * np.eye(size) - 1 / size)
+    ahead_of = np.unique([*np.eye(size, dtype=int), np.ones(size, int)], axis=0)
+    steps = [tuple(step) for step in np.concatenate([ahead_of, -ahead_of]).tolist()]
     levels: dict[tuple[int, ...], float] = {}
     vectors: list[Floats] = []
     results: list[Evaluated | None] = []
@@ -324,7 +327,7 @@ def _lattice(height: _Height, center: Floats, root: Floats, most: int, depth: fl
                     guesses[ahead] = max(guess, guesses.get(ahead, -np.inf))
         likely = [place for place in guesses if guesses[place] > floor]
         queue = sorted(likely, key=lambda place: -guesses[place])[: most - len(levels)]
-    log_volume = size * np.log(spacing) + np.linalg.slogdet(root)[1]
+    log_volume = np.linalg.slogdet(basis @ root.T)[1]
     places = center + np.array(list(levels)) @ basis @ root.T
     log_weights = np.array(list(levels.values())) + log_volume
     return _Rule(places, np.concatenate(vectors), results, log_weights, 1.0)
@@ -373,18 +376,17 @@ def _symmetric(height: _Height, axes: _Axes, most: int) -> _Rule:
 
 
 def importance_points(
+    program: Program,
     evaluate: Evaluate,
     coords: Coordinates,
     maximum: Floats,
     at_maximum: Evaluated,
     most: int,
-    log_concave: bool,
     report: Callable[[int, float], None],
 ) -> Points:
     """Weighted points around the maximum: not many more than ``most``.
 
-    ``maximum`` has the flattened unconstrained hyperparameters, shape (p,). ``log_concave`` says
-    whether the likelihoods are. ``report`` is called
+    ``maximum`` has the flattened unconstrained hyperparameters, shape (p,). ``report`` is called
     with the number of points and the effective number.
     """
     moving = np.concatenate([coords.free, coords.more])
@@ -404,8 +406,9 @@ def importance_points(
     def height(places: Floats, need: Need) -> tuple[Floats, list[Evaluated | None], Floats]:
         return target.at(origin + places @ varied.T, need)
 
-    if len(root) <= max(_SPACING):
-        depth = _DEPTH if log_concave else _DEEP
+    few = program.members is not None and program.layout.num_rows <= _FEW_ROWS
+    if len(root) <= (3 if few else 2):
+        depth = _DEPTH if program.layout.log_concave else _DEEP
         rule = _lattice(height, center, root, min(most, MOST_POINTS), depth)
     else:
         rule = _symmetric(height, _Axes.fitted(height, center, root), most)

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import cumulative_trapezoid
 from scipy.interpolate import CubicSpline
+from scipy.special import logsumexp
 
 from relpref.likelihoods.powers import powered
 from relpref.likelihoods.tilted import TiltedMoments
@@ -147,6 +148,16 @@ class OfMembers:
         )
         share = posterior.log_normalizer / xp.where(sites > 0, sites, 1.0)
         return TiltedMoments(share[row], gradient, xp.square(gradient) - second)
+
+    def log_prob_of_draws(self, value: Floats, predictors: Floats, rows: Any) -> Floats:
+        """Log probability of some rows at draws of their predictors, shape (s, m) to (s,)."""
+        of_member = np.eye(self.members.number)[self.members.row[rows]]
+        of_member *= np.asarray(self.counts)[rows, None]
+        by_node = [
+            self.each.rows((node, rows)).log_at(value, predictors) @ of_member + log_weight
+            for node, log_weight in enumerate(self.members.nodes[1])
+        ]
+        return np.asarray(logsumexp(by_node, axis=0).sum(axis=1))
 
     def pull(
         self,

@@ -205,11 +205,12 @@ def _at_predictors(
     likelihood: Any
     for likelihood, value, _ in observations:
         rows = np.flatnonzero(counts[start : start + value.size])
-        alone = likelihood.single if hasattr(likelihood, "log_prob_of_lists") else likelihood
-        some = alone.rows(rows)
-        total += (
-            some.log_at(value.ravel()[rows], predictors[:, start + rows]) @ counts[start + rows]
-        )
+        given = value.ravel()[rows], predictors[:, start + rows]
+        if hasattr(likelihood, "members"):
+            total += likelihood.log_prob_of_draws(*given, rows)
+        else:
+            alone = likelihood.single if hasattr(likelihood, "log_prob_of_lists") else likelihood
+            total += alone.rows(rows).log_at(*given) @ counts[start + rows]
         start += value.size
     return total
 

@@ -19,6 +19,7 @@ from scipy import special
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from relpref.infer.assemble import Component
+from relpref.infer.call import Values
 from relpref.infer.program import Program
 from relpref.infer.reweighting import MIN_EFFECTIVE, directions, log_likelihoods
 from relpref.infer.sites import Sites
@@ -138,25 +139,31 @@ class _Draws(NamedTuple):
         return mean - before, covariance - before_covariance
 
 
-def checked(
-    program: Program,
-    components: Sequence[Component],
-    values: Sequence[Mapping[str, Any]],
-    weights: Floats,
-) -> Checked:
+class Mixture(NamedTuple):
+    """Components, with their priors, the hyperparameters that the program has not fixed, weights.
+
+    Hyperparameters are on their supports; weights, shape (K,), add up to 1.
+    """
+
+    components: list[Component]
+    values: list[Values]
+    weights: Floats
+
+
+def checked(program: Program, mixture: Mixture, averaged: Mixture | None = None) -> Checked:
     """Components whose mixture has the moments of the exact posterior where the engine erred.
 
-    Parameters
-    ----------
-    program : Program
-    components : sequence of Component
-        With their priors.
-    values : sequence of mapping
-        All hyperparameters of each component, on their supports.
-    weights : array, shape (K,)
-        Weights of the components; they add up to 1.
+    If members were drawn for them, ``averaged`` is the mixture without: it is near the exact
+    posterior of all that members may be, with which both are compared if that takes little time.
     """
-    cost = _SEQUENCES * _cost(program, values[0])
+    components, values, weights = mixture
+    proposed, number, cost = mixture, 1, 0.0
+    if averaged is not None and program.members is not None:
+        proposed, number = averaged, len(program.members.nodes[1])
+    cost = _SEQUENCES * _cost(program, program.fixed | values[0])
+    if number * cost * _FEWEST > MAX_CHECKED_NUMBERS:
+        proposed, number = mixture, 1
+    cost *= number
     first = 2 ** int(np.log2(np.clip(_FIRST_NUMBERS / cost, _FEWEST, _MOST)))
     most = MAX_CHECKED_NUMBERS / cost
     ends = [number * first for number in _ROUNDS if number * first <= most]
@@ -164,14 +171,16 @@ def checked(
     if most < ends[0]:
         return Checked(list(components), 0.0, "not checked, because it takes too long", True)
     targets = [
-        _Target.of(program.at(given), component)
-        for given, component in zip(values, components, strict=True)
+        _Target.of(program.at(program.fixed | given), component)
+        for component, given in zip(*proposed[:2], strict=True)
     ]
     bounded = sum(share for *_, share in _proposals(targets)) < 1
     mean, covariance = _moments(components, weights)
+    mean_before, covariance_before = _moments(proposed.components, proposed.weights)
+    apart = mean_before - mean, covariance_before - covariance
     several: list[_Draws] = []
     for start, end in pairwise([0, *ends]):
-        several.append(_weighted(targets, weights, end - start, start))
+        several.append(_weighted(targets, proposed.weights, end - start, start))
         draws = _Draws(*(np.concatenate(part) for part in zip(*several, strict=True)))
         tail = smoothed(draws.exact)
         effective = tail.ess
@@ -184,7 +193,7 @@ def checked(
             if effective * ends[-1] < MIN_EFFECTIVE * end:
                 break
             continue
-        changes = draws.moments()
+        changes = [each + more for each, more in zip(draws.moments(), apart, strict=True)]
         verdict = _Verdict.of(program, mean, covariance, *changes)
         if verdict.decided:
             break
@@ -202,7 +211,7 @@ def checked(
             each.moved(center + move @ (each.mean - mean), move @ each.covariance @ move.T)
             for each in components
         ]
-    error = _error_of_probabilities(program, components, moved, weights, draws)
+    error = _error_of_probabilities(program, proposed, moved, weights, draws)
     facts += f"; {_SKEWED.format(error)}" if error else ""
     moved = [each._replace(log_evidence=each.log_evidence + shift) for each in moved]
     return Checked(moved, shift, f"{note} ({facts})", True, verdict.off)
@@ -291,7 +300,7 @@ def _moments(components: Sequence[Component], weights: Floats) -> tuple[Floats, 
 
 def _error_of_probabilities(
     program: Program,
-    before: Sequence[Component],
+    before: Mixture,
     after: Sequence[Component],
     weights: Floats,
     draws: _Draws,
@@ -302,11 +311,11 @@ def _error_of_probabilities(
     """
     contrasts = _Contrasts.of(program, draws.vectors.shape[1]).first_ones(_MOST_PAIRS)
     values, chances = np.ascontiguousarray(draws.vectors.T), []
-    for components in (before, after):
+    for components, share in ((before.components, before.weights), (after, weights)):
         means = contrasts.means(np.stack([each.mean for each in components]))
         variances = contrasts.variances(np.stack([each.covariance for each in components]))
         sds = np.sqrt(np.maximum(variances, np.finfo(float).tiny))
-        chances.append(weights @ special.ndtr(means / sds))
+        chances.append(share @ special.ndtr(means / sds))
     positive = np.concatenate(
         [values[contrasts.first] > values[contrasts.second], values[contrasts.alone] > 0]
     )

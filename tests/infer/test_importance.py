@@ -1,6 +1,7 @@
 """Hyperparameters averaged over by weighted points: against exact integrals, grids and NUTS."""
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,8 @@ def _points(evaluate: Any, mode: Any, scalars: int, start: Any = None) -> Any:
     names = [("s", at) for at in range(size)]
     given = Coordinates(names, [None] * size, places[:scalars], places[scalars:], [])
     (start,) = start or evaluate(mode[None], "gradient")
-    return importance_points(evaluate, given, mode, start, 10_000, True, lambda *counts: None)
+    program: Any = SimpleNamespace(layout=SimpleNamespace(log_concave=True), members=None)
+    return importance_points(program, evaluate, given, mode, start, 10_000, lambda *counts: None)
 
 
 @pytest.mark.parametrize(("size", "scalars"), [(1, 1), (2, 1), (3, 3), (4, 4), (5, 3), (6, 2)])

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import special, stats
 
+import relpref
 from benchmarks.combinations import fit
 from relpref import PreferenceData
 from relpref.errors import DataError, InferenceError
@@ -53,6 +54,43 @@ def simulated(
     seen = utility[first] - utility[second] + noise[rater] * rng.normal(size=answers)
     winner, loser = np.where(seen > 0, [first, second], [second, first])
     return utility, noise, pd.DataFrame({"winner": winner, "loser": loser, "rater": rater})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "lapse"),
+    [
+        # Sds were .80 to .86, and .88 to 1.01, of the exact ones: utilities depend on the noise of
+        # raters, and few points of the hyperparameters lie where posteriors are wide.
+        (["31 13 14 02 01 30", "12 40 30 41 20 12 12 21 10 31 43", "14 34 03 12 10 31 41"], True),
+        (["30 30 01 01", "21 21 23 21", "32 20 01 10 02 03 21"], False),
+    ],
+)
+def test_few_answers_against_weighted_draws_of_the_prior(pairs: list[str], lapse: bool) -> None:
+    rows = [(*pair, rater) for rater, line in enumerate(pairs) for pair in line.split()]
+    table = pd.DataFrame(rows, columns=["winner", "loser", "rater"])
+    posterior = relpref.fit(answers=table, likelihood=Probit(lapse=lapse))
+    rng, number = np.random.default_rng(0), 400_000
+    items = [posterior.data.labels.index(label) for label in "01234"[: posterior.data.num_items]]
+    utility = 2 * rng.normal(size=(number, 1)) * rng.normal(size=(number, len(items)))
+    noise = np.exp(0.75 * rng.normal(size=(number, 1)) * rng.normal(size=(number, 3)))
+    lapses = rng.beta(1, 19, number) if lapse else np.zeros(number)
+    log_likelihood = np.zeros(number)
+    for winner, loser, rater in table.astype(int).itertuples(index=False):
+        gap = utility[:, winner] - utility[:, loser]
+        chance = special.ndtr(gap / noise[:, rater])
+        log_likelihood += np.log(np.maximum(chance + lapses * (0.5 - chance), 1e-300))
+    weights = special.softmax(log_likelihood)
+    assert 1 / np.sum(weights**2) > 8000  # sds within .02
+    first, second = np.triu_indices(len(items), 1)
+    gaps = utility[:, first] - utility[:, second]
+    mean = weights @ gaps
+    sd = np.sqrt(weights @ np.square(gaps - mean))
+    covariance = np.asarray(posterior.covariance())[np.ix_(items, items)]
+    variance = np.diag(covariance)[first] + np.diag(covariance)[second]
+    assert_allclose(np.sqrt(variance - 2 * covariance[first, second]) / sd, 1, atol=0.07)
+    center = np.asarray(posterior.mean())[items]
+    assert_allclose(center[first] - center[second], mean, atol=0.07 * sd.min())
+    assert abs(posterior.log_evidence - special.logsumexp(log_likelihood) + np.log(number)) < 0.1
 
 
 def test_against_integration(on_a_grid: Any) -> None:
