@@ -14,9 +14,4 @@ from relpref.data.relation_data import read_relation as read_relation
 from relpref.data.tables import Table as Table
 from relpref.data.tables import read_table as read_table
 
-__all__ = [
-    "PreferenceData",
-    "Rankings",
-    "Relation",
-    "RelationData",
-]
+__all__ = ["PreferenceData", "Rankings", "Relation", "RelationData"]

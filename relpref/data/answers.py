@@ -6,18 +6,16 @@ pairs follow from these, and items of one block have no pair. An answer about tw
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from relpref.data.arrays import Integers, read_only, shown
+from relpref.data.arrays import Columns, Integers, Labels, read_only, shown
 from relpref.data.columns import COLUMNS
 from relpref.errors import DataError
-
-Columns = Mapping[str, Any]
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -34,7 +32,7 @@ class Answers:
     labels: Mapping[int, list[Any]]  # of the copies of lists, by position
 
     @classmethod
-    def of(cls, columns: Columns, labels: Sequence[Any] = ()) -> "Answers":
+    def of(cls, columns: Columns, labels: Labels = ()) -> "Answers":
         """Find the distinct answers, which differ in more than counts and labels.
 
         The pairs of a list have its number in ``list``, −1 is for single pairs, and ``labels`` are
@@ -70,7 +68,8 @@ class Answers:
             for at, row in (
                 zip(group.tolist(), of_copy[:, 0].tolist(), strict=True) if many > 1 else ()
             ):
-                label, count = labels[number[row]], int(columns["count"][row])
+                label = labels[number[row]]
+                count = int(columns["count"][row])
                 copies[at] += [label] * count
                 if count < 0 and copies[at]:  # the copy of this label is taken back, or the last
                     copies[at].remove(label if label in copies[at] else copies[at][-1])
@@ -103,7 +102,7 @@ class Answers:
         shift = start - np.cumsum(number) + number
         return self.rows[np.arange(number.sum()) + np.repeat(shift, number)]
 
-    def unrolled(self, items: Sequence[Any]) -> dict[str, Any]:
+    def unrolled(self, items: Labels) -> dict[str, Any]:
         """Columns of `Comparisons` with a row for each pair, which likelihoods take.
 
         A list of count c becomes c lists of count 1, numbered from 0: the items of each copy have
@@ -119,7 +118,8 @@ class Answers:
             )
         copies = np.repeat(np.arange(len(self.pairs)), self.sizes // self.pairs)
         pairs = self.pairs[copies]
-        rows, number = self.first(pairs, copies), np.arange(len(copies)) - np.sum(pairs == 1)
+        rows = self.first(pairs, copies)
+        number = np.arange(len(copies)) - np.sum(pairs == 1)
         columns = {name: column[rows] for name, column in self.columns.items() if name in COLUMNS}
         columns["count"] = np.repeat(np.where(pairs > 1, 1, self.count[copies]), pairs)
         columns["list"] = np.repeat(np.maximum(number, -1), pairs)
@@ -184,7 +184,8 @@ def orders_of(columns: Columns, numbers: Integers) -> Orders:
     covariates = np.zeros((len(slots), differences.shape[1]))
     reached = np.append(True, np.diff(slots // items) > 0)  # entries with covariates so far
     while not reached.all():
-        down, up = reached[above] & ~reached[below], reached[below] & ~reached[above]
+        down = reached[above] & ~reached[below]
+        up = reached[below] & ~reached[above]
         covariates[below[down]] = covariates[above[down]] - differences[down]
         covariates[above[up]] = covariates[below[up]] + differences[up]
         reached[below[down]] = reached[above[up]] = True

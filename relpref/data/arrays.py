@@ -20,6 +20,9 @@ Mask = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 Integers = NDArray[np.int64]
 Positions = NDArray[np.int32]  # of labels, as data hold them
+Labels = Sequence[Any]  # of items, of columns and of others
+Texts = tuple[str, ...]
+Columns = Mapping[str, Any]  # cells, or what columns are called, by name
 
 
 def read_only(array: Any) -> Any:

@@ -11,7 +11,9 @@ import pandas as pd
 from relpref.data.arrays import (
     Array,
     Floats,
+    Labels,
     Mask,
+    Texts,
     counted,
     listed,
     nearest,
@@ -19,14 +21,7 @@ from relpref.data.arrays import (
     shown,
 )
 from relpref.data.labels import Place
-from relpref.data.tables import (
-    TRUTH,
-    from_cells,
-    from_text,
-    is_blank,
-    number,
-    numbers,
-)
+from relpref.data.tables import TRUTH, from_cells, from_text, is_blank, number, numbers
 from relpref.errors import DataError
 from relpref.limits import MAX_LEVELS, MAX_PAIRS_OF_LEVELS
 
@@ -66,16 +61,16 @@ class Attributes(NamedTuple):
     These are by the name of their relation, None where one is missing.
     """
 
-    names: tuple[str, ...]
+    names: Texts
     values: Floats
     shared: Mapping[str, Array]
-    notes: tuple[str, ...]
+    notes: Texts
 
 
 class Known(NamedTuple):
     """The attributes of known items, with their means, and their relations."""
 
-    names: tuple[str, ...]
+    names: Texts
     center: Floats
     relations: Collection[str]
 
@@ -86,9 +81,7 @@ def parsed(cells: Any, *, text: bool) -> Any:
     return cells if values is None or not np.isfinite(values).all() else values
 
 
-def read_column(
-    pieces: Sequence[Any], name: str, where: Place, *, text: bool, remedy: str
-) -> Column:
+def read_column(pieces: Labels, name: str, where: Place, *, text: bool, remedy: str) -> Column:
     """Read a column of numbers, dates or categories, of which each piece was `parsed`.
 
     Text is a category, unless at least half of the cells can be read as numbers: the others are
@@ -115,7 +108,7 @@ def read_column(
         return Column("empty", np.full(len(cells), np.nan))
 
     def spread(values: Array, kind: Kind = "number") -> Column:
-        blank: Any = None if values.dtype == object else np.nan
+        blank = None if values.dtype == object else np.nan
         everywhere = np.full(missing.size, blank, dtype=values.dtype)
         everywhere[rows] = values
         return Column(kind, everywhere)
@@ -123,8 +116,7 @@ def read_column(
     if text and all(cell in TRUTH for cell in stated):
         return spread(np.array([TRUTH[cell] for cell in stated]))
     if all(isinstance(cell, datetime.timedelta) for cell in stated):
-        days = np.array([pd.Timedelta(cell) / pd.Timedelta(days=1) for cell in stated])
-        return spread(days)
+        return spread(np.array([pd.Timedelta(cell) / pd.Timedelta(days=1) for cell in stated]))
     dates = None if categorical else _years(stated, f"{where(int(rows[0]))}, column {name!r}")
     if dates is not None:
         return spread(dates, "date")
@@ -137,26 +129,14 @@ def read_column(
             return spread(np.array(stated, dtype=object), "category")
         if not text:
             remedy = f"convert the column with astype(float) or astype('category'), or {remedy}"
+    given = column.iloc[rows].infer_objects()
     if text:  # pieces that were numbers are so already
-        strings = [at for at, cell in enumerate(stated) if isinstance(cell, str)]
-        words = pd.Series([stated[at] for at in strings], dtype=object)
-        values = numbers(
-            words,
-            name,
-            lambda at: where(int(rows[strings[at]])),
-            text=True,
-            remedy=remedy,
-        )
-        for at, value in zip(strings, values.tolist(), strict=True):
-            stated[at] = value
-        values = np.array(stated, dtype=np.float64)
-    else:
-        finite = column.iloc[rows].infer_objects()
-        values = numbers(finite, name, lambda at: where(int(rows[at])), text=False, remedy=remedy)
+        given = given.map(str)
+    values = numbers(given, name, lambda at: where(int(rows[at])), text=text, remedy=remedy)
     return spread(values)
 
 
-def _years(cells: Sequence[Any], place: str) -> Floats | None:
+def _years(cells: Labels, place: str) -> Floats | None:
     """Return dates as years; None unless all cells are dates, which must have one reading."""
     if all(isinstance(cell, datetime.date) for cell in cells):
         formats: Sequence[str | None] = (None,)
@@ -199,15 +179,15 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
     """
     numeric: dict[str, Floats] = {}
     shared: dict[str, Array] = {}
-    notes: list[str] = []
-    derived: list[str] = []
+    notes = []
+    derived = []
     for name, column in columns.items():
         missing = column.missing
         if column.kind == "empty":
             notes.append(f"every value of {name!r} is missing, and it is not used")
             continue
         if column.kind == "category":
-            derived += _encode_levels(name, column.values, missing, numeric, shared, notes)
+            derived += _encode_levels(name, column, numeric, shared, notes)
             continue
         if column.kind == "date":
             notes.append(f"{name!r} holds dates, which are read as years")
@@ -233,15 +213,16 @@ def encoded(columns: Mapping[str, Column], size: int) -> Attributes:
 
 def _encode_levels(
     name: str,
-    values: Array,
-    missing: Mask,
+    column: Column,
     numeric: dict[str, Floats],
     shared: dict[str, Array],
     notes: list[str],
 ) -> list[str]:
-    stated = values[~missing]
+    missing = column.missing
+    stated = column.values[~missing]
     levels, sizes = np.unique(stated.astype(str), return_counts=True)
-    number, derived = counted(levels.size, "value"), []
+    number = counted(levels.size, "value")
+    derived = []
     if levels.size == 1 and not missing.any():
         notes.append(f"{name!r} has the same value for every item, and it is not used")
     elif levels.size == stated.size:
@@ -250,7 +231,7 @@ def _encode_levels(
         kept = levels[1:] if levels.size == 2 and not missing.any() else levels
         derived = [f"{name}={level}" for level in kept]
         numeric |= {
-            new: (values == level).astype(np.float64)
+            new: (column.values == level).astype(np.float64)
             for new, level in zip(derived, kept, strict=True)
         }
         notes.append(f"{name!r} has {number}, read as {listed(derived)}")
@@ -260,7 +241,7 @@ def _encode_levels(
         )
     else:
         relation = _relation_of(name)
-        shared[relation] = _shared(name, values, missing)
+        shared[relation] = _shared(name, column)
         notes.append(
             f"{name!r} has {number}; items with the same one are linked in the relation "
             f"{relation!r}"
@@ -278,8 +259,8 @@ def _relation_of(name: str) -> str:
     return _SAME + re.sub(r"\W", "_", name)
 
 
-def _shared(name: str, values: Array, missing: Mask) -> Array:
-    cells = zip(values, missing, strict=True)
+def _shared(name: str, column: Column) -> Array:
+    cells = zip(column.values, column.missing, strict=True)
     return np.array([None if gone else f"{name}={value}" for value, gone in cells])
 
 
@@ -289,7 +270,8 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
     Missing values are replaced by the mean.
     """
     names = known.names
-    values, used = np.zeros((size, len(names))), set()
+    values = np.zeros((size, len(names)))
+    used = set()
     notes = []
     for position, name in enumerate(names):
         marked = name.removesuffix(_MARK)
@@ -311,8 +293,7 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
                 notes += _unknown_levels(of, columns[of], names)
             used.add(of)
         elif not (marked != name and marked in names):
-            extra = [given for given in columns if given not in names]
-            meant = nearest(name, extra, most=1)
+            meant = nearest(name, [given for given in columns if given not in names], most=1)
             hint = f" (or is {meant[0]!r} meant to be it?)" if meant else ""
             raise DataError(
                 f"items: the new items lack the attribute {name!r}{hint}; give a DataFrame with "
@@ -323,7 +304,7 @@ def aligned(columns: Mapping[str, Column], known: Known, size: int) -> Attribute
         if name in used:
             continue
         if (relation := _relation_of(name)) in known.relations:
-            shared[relation] = _shared(name, column.values, column.missing)
+            shared[relation] = _shared(name, column)
         elif column.kind in ("category", "empty"):
             notes.append(f"the column {name!r} of the new items is not used")
         else:
@@ -350,7 +331,7 @@ def _unknown_levels(name: str, column: Column, names: Sequence[str]) -> list[str
     return [f"{note} ones"]
 
 
-def linked(values: Array, labels: Sequence[Any]) -> pd.DataFrame | None:
+def linked(values: Array, labels: Labels) -> pd.DataFrame | None:
     """Return links from items to the values that they share; None if there are none."""
     rows = [row for row, value in enumerate(values) if value is not None]
     if not rows:
@@ -359,9 +340,7 @@ def linked(values: Array, labels: Sequence[Any]) -> pd.DataFrame | None:
     return pd.DataFrame(ends, dtype=object)
 
 
-def standardization(
-    attributes: Floats,
-) -> tuple[Floats, Floats]:
+def standardization(attributes: Floats) -> tuple[Floats, Floats]:
     """Return the mean and the population standard deviation of each column."""
     if attributes.shape[1] == 0:
         return read_only(np.zeros(0)), read_only(np.ones(0))

@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import refuse_first, shown
+from relpref.data.arrays import Array, Floats, Integers, Mask, Positions, Texts, refuse_first, shown
 from relpref.data.labels import GrowingIndex, LabelIndex, in_labels, label_column
 from relpref.data.tables import Table
 from relpref.limits import MAX_STRENGTHS
-
-Positions = NDArray[np.int32]
 
 
 @dataclass(eq=False)
@@ -37,14 +34,14 @@ class Rows:
 
     table: Table
     items: LabelIndex
-    ends: tuple[str, ...]
+    ends: Texts
     first: Positions
     second: Positions
     before: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     labels: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, Any] = field(default_factory=dict)
 
-    def named_side(self, column: str) -> NDArray[np.int64]:
+    def named_side(self, column: str) -> Integers:
         """Read a column that names one item of each pair: 1 the first, −1 the second, 0 if blank.
 
         Labels of other items are refused. In a table with the columns first and second, these
@@ -53,7 +50,8 @@ class Rows:
         blank = self.table.blank(column)
         rows = np.flatnonzero(~blank)
         named = np.full(len(blank), -1, dtype=np.int32)
-        labels, cell = self.table.labels(column, rows), self.table.cell(column, rows)
+        labels = self.table.labels(column, rows)
+        cell = self.table.cell(column, rows)
         if column != "winner" and self.ends == ("first", "second"):
             labels = in_labels(labels, self.items, self.first[rows], self.second[rows])
         named[rows] = self.items.locate(labels, cell, "name one of the two items of the row")
@@ -64,8 +62,7 @@ class Rows:
             two = " and ".join(pair)
             return f" is neither of the two that were compared, {two}; name one of them{more}"
 
-        wrong = ~blank & (named != self.first) & (named != self.second)
-        self.table.refuse(column, wrong, reason)
+        self.table.refuse(column, ~blank & (named != self.first) & (named != self.second), reason)
         return np.where(blank, 0, np.where(named == self.first, 1, -1))
 
 
@@ -101,7 +98,7 @@ class Column:
     name: str
     dtype: type
     read: Callable[[Rows], Any] | None = None
-    beside: tuple[str, ...] | None = None
+    beside: Texts | None = None
     labels: str = ""
     absent: float | None = None
     blank: float | None = None
@@ -143,36 +140,21 @@ def labeled(rows: Rows, name: str, attribute: str) -> Positions | None:
     def order(label: Any) -> tuple[str, Any]:
         return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
 
-    index, labels = GrowingIndex(rows.before.get(attribute, ())), sorted(set(cells), key=order)
-    place = dict(zip(labels, index.locate(labels, str, ""), strict=True))
+    index = GrowingIndex(rows.before.get(attribute, ()))
+    index.locate(sorted(set(cells), key=order), str, "")
     rows.labels[attribute] = index.labels
     positions = np.full(len(rows.table.frame), -1, dtype=np.int32)
-    positions[stated] = [place[label] for label in cells]
+    positions[stated] = index.locate(cells, str, "")
     return positions
 
 
 def _raters(rows: Rows) -> Positions | None:
-    place = rows.table.cell("rater")
     remedy = "name one, such as 'unknown', or drop the row"
-    refuse_first(
-        rows.table.blank("rater"), lambda row: f"{place(row)}: the rater is blank; {remedy}"
-    )
+    rows.table.refuse_blank("rater", f"the rater is blank; {remedy}")
     return labeled(rows, "rater", "raters")
 
 
-def _groups(rows: Rows) -> Positions | None:
-    return labeled(rows, "group", "groups")
-
-
-def _counts(rows: Rows) -> NDArray[np.int64]:
-    return rows.table.counts("count", "write how often the answer was given: 1, 2, 3, ...")
-
-
-def _ties(rows: Rows) -> NDArray[np.bool_]:
-    return rows.table.truths("tie")
-
-
-def _strengths(rows: Rows) -> NDArray[np.int64]:
+def _strengths(rows: Rows) -> Integers:
     """Read strengths, 1 or more, or 0 for a tie, whose cell must be blank or 0."""
     table = rows.table
     strength = np.zeros(len(table.frame), dtype=np.int64)
@@ -189,7 +171,7 @@ def _strengths(rows: Rows) -> NDArray[np.int64]:
     return strength
 
 
-def _probabilities(rows: Rows) -> NDArray[np.float64]:
+def _probabilities(rows: Rows) -> Floats:
     remedy = "write the reported probability that the first is the better, between 0 and 1"
     certain = (
         "a report of 0 or 1 leaves no room for error; write what its rater may have meant, "
@@ -197,20 +179,22 @@ def _probabilities(rows: Rows) -> NDArray[np.float64]:
     )
     values = rows.table.numbers("probability", remedy)
 
-    def reason(row: int) -> str:
-        better = certain if values[row] in (0, 1) else remedy
-        return f" is not strictly between 0 and 1; {better}"
-
-    rows.table.refuse("probability", (values <= 0) | (values >= 1), reason)
+    rows.table.refuse(
+        "probability",
+        (values <= 0) | (values >= 1),
+        lambda row: (
+            f" is not strictly between 0 and 1; {certain if values[row] in (0, 1) else remedy}"
+        ),
+    )
     return values
 
 
-def _shown_first(rows: Rows) -> NDArray[np.int64]:
+def _shown_first(rows: Rows) -> Integers:
     """Read 1 where the winner was shown first, −1 where the loser was, 0 where it is unknown."""
     return rows.named_side("shown_first") * np.where(rows.columns["winner"] == rows.first, 1, -1)
 
 
-def _weights(rows: Rows) -> NDArray[np.float64] | None:
+def _weights(rows: Rows) -> Floats | None:
     remedy = (
         "write for how much the answer counts, a number above 0; drop the row if it is not to count"
     )
@@ -232,11 +216,11 @@ class Form:
         What its rows are called in messages, if they are lists.
     """
 
-    columns: tuple[str, ...]
+    columns: Texts
     rows: str = ""
 
     @property
-    def ends(self) -> tuple[str, ...]:
+    def ends(self) -> Texts:
         """The columns of the two items of a pair."""
         return self.columns[:2]
 
@@ -265,6 +249,7 @@ def form_of(columns: Collection[Any]) -> Form:
     return max(forms, key=lambda form: len({*form.columns} & {*columns}))
 
 
+_COUNT = "write how often the answer was given: 1, 2, 3, ..."
 # Answers are sorted, and equal ones merged, by these columns in this order, other than the counts.
 COLUMNS = {
     column.name: column
@@ -272,15 +257,29 @@ COLUMNS = {
         Column("list", np.int32, absent=-1, blank=-1),
         Column("winner", np.int32, asked=True, of_pairs=True),
         Column("loser", np.int32, asked=True, of_pairs=True),
-        Column("count", np.int32, _counts, asked=True),
-        Column("tie", np.bool_, _ties, ("loser", "winner"), absent=0, asked=True),
+        Column("count", np.int32, lambda rows: rows.table.counts("count", _COUNT), asked=True),
+        Column(
+            "tie",
+            np.bool_,
+            lambda rows: rows.table.truths("tie"),
+            ("loser", "winner"),
+            absent=0,
+            asked=True,
+        ),
         Column(
             "strength", np.int32, _strengths, ("loser", "winner", "result"), blank=0, asked=True
         ),
         Column("probability", np.float64, _probabilities, ("probability",), asked=True),
         Column("rater", np.int32, _raters, labels="raters"),
         Column("shown_first", np.int8, _shown_first, absent=0, blank=0),
-        Column("group", np.int32, _groups, labels="groups", absent=-1, blank=-1),
+        Column(
+            "group",
+            np.int32,
+            lambda rows: labeled(rows, "group", "groups"),
+            labels="groups",
+            absent=-1,
+            blank=-1,
+        ),
         Column("covariates", np.float64, asked=True, of_pairs=True),
         Column("weight", np.float64, _weights, absent=1),
     )
@@ -290,7 +289,7 @@ COLUMNS = {
 def read_columns(rows: Rows) -> None:
     """Read the columns that the table has and ``rows.columns`` still lacks into the latter."""
     for name, column in COLUMNS.items():
-        if column.read is None or name in rows.columns or name not in rows.table.frame.columns:
+        if column.read is None or name in rows.columns or name not in rows.table.columns:
             continue
         values = column.read(rows)
         if values is not None:
@@ -300,7 +299,7 @@ def read_columns(rows: Rows) -> None:
 _RESULTS = {"½": "0.5", "1/2": "0.5", "\N{MINUS SIGN}1": "-1"}  # texts that are read as numbers
 
 
-def results(table: Table) -> tuple[NDArray[np.float64], str]:
+def results(table: Table) -> tuple[Floats, str]:
     """Read results: 1 if the first won, 0 for a tie, −1 if the second won; and a note.
 
     Tables write them as 1, 0.5 and 0, or as 1, 0 and −1; any −1 means the latter. The note says
@@ -325,18 +324,19 @@ def results(table: Table) -> tuple[NDArray[np.float64], str]:
     return values, "results were read as 1 for a win of the first, 0 for a tie and -1 for a loss"
 
 
-def read_outcome(rows: Rows, outcome: str) -> tuple[str, ...]:
+def read_outcome(rows: Rows, outcome: str) -> Texts:
     """Read who won into the columns ``winner``, ``loser`` and ``tie`` of ``rows``; returns notes.
 
     ``outcome`` is the column that says so. If it is neither ``result`` nor ``winner``, the first
     item of each row is the winner.
     """
-    notes: tuple[str, ...] = ()
-    won: NDArray[Any] = np.ones(len(rows.first))
-    tie = rows.table.truths("tie") if "tie" in rows.table.frame.columns else None
+    notes: Texts = ()
+    won: Array = np.ones(len(rows.first))
+    tie = rows.table.truths("tie") if "tie" in rows.table.columns else None
     if outcome == "result":
         won, note = results(rows.table)
-        notes, tie = (note,), won == 0 if np.any(won == 0) else None
+        notes = (note,)
+        tie = won == 0 if np.any(won == 0) else None
     elif outcome == "winner":
         won = rows.named_side("winner")
         _check_blank_winners(rows.table, won == 0, tie)
@@ -349,9 +349,7 @@ def read_outcome(rows: Rows, outcome: str) -> tuple[str, ...]:
     return notes
 
 
-def _check_blank_winners(
-    table: Table, blank: NDArray[np.bool_], tie: NDArray[np.bool_] | None
-) -> None:
+def _check_blank_winners(table: Table, blank: Mask, tie: Mask | None) -> None:
     """Refuse a blank winner unless the row is a tie, and a winner in a tie."""
     if tie is None:
         # A blank may be a canceled game or an answer that was never given, which is no tie.
@@ -359,8 +357,7 @@ def _check_blank_winners(
             "name the winner, drop the row if nobody answered, or, if it was a tie, add the column "
             "'tie' with true in this row and false in the others"
         )
-        place = table.cell("winner")
-        refuse_first(blank, lambda row: f"{place(row)}: the winner is blank; {remedy}")
+        table.refuse_blank("winner", f"the winner is blank; {remedy}")
         return
 
     def message(row: int) -> str:

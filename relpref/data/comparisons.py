@@ -15,21 +15,17 @@ from relpref.data.arrays import (
     Array,
     Floats,
     Integers,
+    Labels,
     Mask,
     Positions,
+    Texts,
     counted,
     read_only,
     refuse_first,
     shown,
 )
 from relpref.data.columns import COLUMNS, Rows, labeled, read_columns, read_outcome
-from relpref.data.covariates import (
-    Covariate,
-    read_covariates,
-    scales_of,
-    written,
-    written_items,
-)
+from relpref.data.covariates import Covariate, read_covariates, scales_of, written, written_items
 from relpref.data.forms import KNOWN, NAME, answer_table, apart_note, check_names, pair_table
 from relpref.data.labels import LabelIndex, alike_note, blank_note, label_column
 from relpref.errors import DataError
@@ -133,7 +129,7 @@ class Comparisons:
         return None if self.list is None else sizes_of(self.winner, self.loser, self.list)
 
     @property
-    def covariate_names(self) -> tuple[str, ...]:
+    def covariate_names(self) -> Texts:
         """Names of the columns of ``covariates``; ``x[level]`` of categories."""
         return tuple(name for covariate in self.covariates_are for name in covariate.effects)
 
@@ -182,7 +178,8 @@ class Comparisons:
 
     def grouped(self, by: str) -> Integers:
         """Return the group of each distinct answer, see `PreferenceData.answer_groups`."""
-        first, alone = self.answers.first(), np.arange(len(self))
+        first = self.answers.first()
+        alone = np.arange(len(self))
         if by == "pair":
             pairs = self.pairs[first]
             return np.where(self.answers.pairs == 1, pairs, pairs.max(initial=0) + 1 + alone)
@@ -219,12 +216,12 @@ class Comparisons:
         outside = ~(items[self.winner] & items[self.loser])
         return np.bincount(self.answers.of_rows, outside, len(self)) == 0
 
-    def selected(self, chosen: Integers, items: Sequence[Any]) -> "Comparisons":
+    def selected(self, chosen: Integers, items: Labels) -> "Comparisons":
         """Return the distinct answers at some positions; one named k times counts k times."""
         times = np.bincount(chosen, minlength=len(self))[self.answers.of_rows]
         return self.with_counts(times * self.count, items)
 
-    def with_counts(self, count: Array, items: Sequence[Any]) -> "Comparisons":
+    def with_counts(self, count: Array, items: Labels) -> "Comparisons":
         """Return the answers with other counts of their rows, shape (m,); 0 leaves a row out."""
         rows = np.flatnonzero(count)
         columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
@@ -244,18 +241,19 @@ class Comparisons:
 
     def single(self) -> "Comparisons":
         """Return the answers with each row repeated ``count`` times and counts of 1."""
-        ones: dict[str, Any] = {**self.columns, "count": np.ones_like(self.count)}
+        ones = {**self.columns, "count": np.ones_like(self.count)}
         return replace(
             self, **{name: read_only(np.repeat(ones[name], self.count, axis=0)) for name in ones}
         )
 
-    def table(self, items: Sequence[Any]) -> pd.DataFrame:
+    def table(self, items: Labels) -> pd.DataFrame:
         """Return a table of the pairs with labels, a row for each row of the answers.
 
         If there are lists it cannot be read as answers again, see `written`: the pairs of a list
         are separate rows with the same number in the column ``list``.
         """
-        labels, sides = label_column(items), (self.winner, self.loser)
+        labels = label_column(items)
+        sides = (self.winner, self.loser)
         names = ("winner", "loser") if self.probability is None else ("first", "second")
         columns = dict(zip(names, map(labels.take, map(np.asarray, sides)), strict=True))
         columns |= self._cells(items)
@@ -264,20 +262,21 @@ class Comparisons:
             columns |= written(self.covariates_are, differences, labels, sides, names)
         return pd.DataFrame(columns)
 
-    def _cells(self, items: Sequence[Any]) -> dict[str, Any]:
+    def _cells(self, items: Labels) -> dict[str, Any]:
         """Return the cells of all columns but items, labels of lists and covariates, by name."""
         cells = {}
-        for name in self.columns.keys() - {"winner", "loser", "covariates"}:
-            column = COLUMNS[name]
-            labels = getattr(self, column.labels) if column.labels else ()
-            cells[name] = column.cells(np.asarray(getattr(self, name)), labels)
+        for name, values in self.columns.items():
+            if name not in ("winner", "loser", "covariates"):
+                column = COLUMNS[name]
+                labels = getattr(self, column.labels) if column.labels else ()
+                cells[name] = column.cells(np.asarray(values), labels)
         if self.shown_first is not None:
             first = np.where(self.shown_first > 0, self.winner, self.loser)
             places = np.where(self.shown_first == 0, -1, first)
             cells["shown_first"] = label_column((*items, None)).take(places)
-        return {name: cells[name] for name in COLUMNS if name in cells}
+        return cells
 
-    def written(self, items: Sequence[Any]) -> pd.DataFrame:
+    def written(self, items: Labels) -> pd.DataFrame:
         """Return a table with labels from which the same answers can be read again.
 
         If there are lists it is a table of orders, in which a pair is a list of two items.
@@ -320,7 +319,7 @@ def read_comparisons(
     covariates: Sequence[str] = (),
     known: Comparisons | None = None,
     **options: str,
-) -> tuple[Comparisons, tuple[str, ...]]:
+) -> tuple[Comparisons, Texts]:
     """Read answers in any form of `PreferenceData.from_tables`; returns them and notes.
 
     Equal rows are merged and their counts added up. If there are ``known`` answers, their raters
@@ -356,8 +355,9 @@ def read_comparisons(
         what, ahead = read_covariates(rows, names, before.covariates_are)
         turned = np.where(rows.columns["winner"] == first, 1.0, -1.0)
         rows.columns["covariates"] = turned[:, None] * ahead + 0.0
-    lists = labeled(rows, "list", "lists") if "list" in table.frame.columns else None
-    rows.columns |= {} if lists is None else {"list": lists}
+    lists = labeled(rows, "list", "lists") if "list" in table.columns else None
+    if lists is not None:
+        rows.columns["list"] = lists
     distinct = Answers.of(rows.columns, rows.labels.pop("lists", ()))
     strength = rows.columns.get("strength", np.ones(1))
     answers = Comparisons(
@@ -405,22 +405,21 @@ class Change(NamedTuple):
     rows: Integers
 
 
-def changed(
-    current: Comparisons, other: Comparisons, items: Sequence[Any], *, withdraw: bool
-) -> Change:
+def changed(current: Comparisons, other: Comparisons, items: Labels, *, withdraw: bool) -> Change:
     """Add the ``other`` answers to the current ones, or take them back (``withdraw``).
 
     ``other`` was read with the current answers as ``known``, so its raters and groups begin with
     theirs.
     """
-    these, those = "the answers so far", "the new answers"
+    these = "the answers so far"
+    those = "the new answers"
     current, other = _filled(current, other, these, those), _filled(other, current, those, these)
-    size, sign = len(current.winner), -1 if withdraw else 1
+    size = len(current.winner)
+    sign = -1 if withdraw else 1
     parts = current.columns, {**other.columns, "count": sign * other.count}
     columns = {name: np.concatenate([part[name] for part in parts]) for name in current.columns}
     if other.list is not None:
-        number = np.where(other.list < 0, -1, other.list + len(current.lists))
-        columns["list"][size:] = number
+        columns["list"][size:] = np.where(other.list < 0, -1, other.list + len(current.lists))
     both = Answers.of(columns, current.lists + other.lists)
     place = both.of_rows[size:]
     taken = np.bincount(place, other.count, len(both.count)).astype(np.int64) // both.pairs
@@ -452,7 +451,9 @@ def _filled(answers: Comparisons, like: Comparisons, these: str, those: str) -> 
     """
     columns: dict[str, Any] = {}
     for name in like.columns.keys() - answers.columns.keys():
-        size, absent, column = len(answers.winner), COLUMNS[name].absent, getattr(like, name)
+        size = len(answers.winner)
+        absent = COLUMNS[name].absent
+        column = getattr(like, name)
         if name == "strength" and answers.tie is not None and answers.tie.all():
             absent = 0
         if absent is None and size:

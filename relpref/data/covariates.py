@@ -9,10 +9,11 @@ import pandas as pd
 
 from relpref.data.arrays import (
     Array,
+    Columns,
     Floats,
     Integers,
-    Mask,
     Positions,
+    Texts,
     did_you_mean,
     listed,
     shown,
@@ -21,7 +22,7 @@ from relpref.data.attributes import read_column
 from relpref.data.columns import Rows
 from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
 from relpref.data.readings import words
-from relpref.data.tables import Table
+from relpref.data.tables import Kind, Table
 from relpref.errors import DataError
 from relpref.limits import MAX_ATTRIBUTE, MAX_COVARIATES
 
@@ -36,50 +37,54 @@ class Covariate:
 
     name: str
     kind: Literal["number", "category", "side"]
-    levels: tuple[str, ...] = ()  # of a category
+    levels: Texts = ()  # of a category
 
     @property
-    def effects(self) -> tuple[str, ...]:
+    def effects(self) -> Texts:
         """Names of its effects, one for each column."""
         return tuple(f"{self.name}[{level}]" for level in self.levels) or (self.name,)
 
-    def columns(self, ends: Sequence[str]) -> tuple[str, ...]:
+    def columns(self, ends: Sequence[str]) -> Texts:
         """The columns of a table that hold it, by the names of the columns of items."""
         return (self.name,) if self.kind == "side" else pair_of(self.name, ends)
 
 
-def pair_of(name: str, ends: Sequence[str]) -> tuple[str, ...]:
+Covariates = Sequence[Covariate]
+
+
+def pair_of(name: str, ends: Sequence[str]) -> Texts:
     """The columns for the two sides of an answer."""
     return tuple(f"{name}_{end}" for end in ends)
 
 
-def with_sides(table: Table, names: Sequence[str], columns: Mapping[str, str]) -> Table:
+def with_sides(table: Kind, names: Sequence[str], columns: Mapping[str, str]) -> Kind:
     """Add columns of covariates and ``shown_first`` that a table of pairs has by other names.
 
     ``length_home`` and ``home_length`` beside ``home_team`` are ``length_first``; and a name that
     the column of one side has itself, or is given to in ``columns``, names that side.
     """
-    ends = next((ends for ends in _ENDS if {*ends} <= {*table.frame.columns}), None)
+    ends = next((ends for ends in _ENDS if {*ends} <= {*table.columns}), None)
     if ends is None:
         return table
-    frame, given = table.frame, dict(table.given)
+    frame = table.frame
+    given = dict(table.given)
     called = [set(words(table.called(end))) for end in ends]
     for name in ("shown_first", *names):
         for end in ends:
             if table.called(end) == columns.get(name, name) and name not in frame.columns:
-                frame, given[name] = frame.assign(**{name: frame[end]}), table.called(end)
+                frame = frame.assign(**{name: frame[end]})
+                given[name] = table.called(end)
         if name in frame.columns:
             continue
+        alike = set(words(name))
         for end, side, other in zip(ends, called, called[::-1], strict=True):
             marker = side - other
-            for column in table.frame.columns:
-                apart = set(words(column)) - set(words(name))
-                alike = set(words(name)) <= set(words(column)) and apart
-                if alike and apart in (marker, {word[0] for word in marker}):
-                    frame, given[f"{name}_{end}"] = (
-                        frame.rename(columns={column: f"{name}_{end}"}),
-                        column,
-                    )
+            for column in table.columns:
+                parts = set(words(column))
+                apart = parts - alike
+                if alike < parts and apart in (marker, {word[0] for word in marker}):
+                    given[f"{name}_{end}"] = column
+                    frame = frame.rename(columns={column: f"{name}_{end}"})
     return replace(table, frame=frame, given=given)
 
 
@@ -108,9 +113,10 @@ def read_covariates(
         If there are no such columns, a value is missing or not finite, or the two sides are always
         equal.
     """
-    table, ends = rows.table, rows.ends
+    table = rows.table
+    ends = rows.ends
     for column in (column for covariate in known for column in covariate.columns(ends)):
-        if column not in table.frame.columns:
+        if column not in table.columns:
             raise DataError(
                 f"{table.name}: there is no column {column!r}, and answers so far have the "
                 f"covariates {', '.join(names)}; give it"
@@ -126,28 +132,26 @@ def read_covariates(
     if not known:
         equal = np.split((first == second).all(axis=0), _ends_of(covariates))
         for covariate, same in zip(covariates, equal, strict=False):
-            _refuse_equal(table, covariate, covariate.columns(ends), same)
+            if same.all():
+                columns = covariate.columns(ends)
+                what = f"{columns[0]!r} is blank in every row, and says nothing"
+                if len(columns) == 2:
+                    both = f"{columns[0]!r} equals {columns[1]!r} in every row"
+                    what = f"{both}: such a covariate {_CONTEXT}"
+                name = covariate.name
+                raise DataError(f"{table.name}: {what}; leave {name!r} out of covariates")
     return covariates, first - second
 
 
-def _refuse_equal(table: Table, covariate: Covariate, columns: Sequence[str], same: Mask) -> None:
-    """Refuse a covariate whose two sides are the same in every row."""
-    if not same.all():
-        return
-    what = f"{columns[0]!r} is blank in every row, and says nothing"
-    if len(columns) == 2:
-        what = f"{columns[0]!r} equals {columns[1]!r} in every row: such a covariate {_CONTEXT}"
-    raise DataError(f"{table.name}: {what}; leave {covariate.name!r} out of covariates")
-
-
-def _ends_of(covariates: Sequence[Covariate]) -> Integers:
+def _ends_of(covariates: Covariates) -> Integers:
     return np.cumsum([len(covariate.effects) for covariate in covariates])
 
 
 def _covariate(rows: Rows, name: str) -> Covariate:
     """Return what a covariate is by its columns and their cells."""
     table = rows.table
-    columns, columns_there = pair_of(name, rows.ends), list(table.frame.columns)
+    columns = pair_of(name, rows.ends)
+    columns_there = table.columns
     missing = [column for column in columns if column not in columns_there]
     if not missing:
         if "category" in {_cells(table, column).kind for column in columns}:
@@ -190,7 +194,7 @@ def _as_text(table: Table, column: str) -> list[str]:
     return [str(cell) for cell in table.labels(column)]
 
 
-def both_sides(rows: Rows, covariates: Sequence[Covariate]) -> tuple[Floats, Floats]:
+def both_sides(rows: Rows, covariates: Covariates) -> tuple[Floats, Floats]:
     """Read the covariates of both sides, shape (m, q) each; 0 of one that the table does not have.
 
     Raises
@@ -199,7 +203,8 @@ def both_sides(rows: Rows, covariates: Sequence[Covariate]) -> tuple[Floats, Flo
         If a value is missing, not finite, no level that is known, or only one of the two sides has
         one.
     """
-    table, nothing = rows.table, np.zeros((len(rows.table.frame), 0))
+    table = rows.table
+    nothing = np.zeros((len(rows.table.frame), 0))
     sides = [(nothing, nothing)]
     for covariate in covariates:
         columns = covariate.columns(rows.ends)
@@ -245,7 +250,7 @@ def _values(table: Table, column: str, covariate: Covariate) -> Floats:
 
 
 def scales_of(
-    covariates: Sequence[Covariate], values: Floats, count: Array, otherwise: Floats | float
+    covariates: Covariates, values: Floats, count: Array, otherwise: Floats | float
 ) -> Floats:
     """Return what differences are divided by, shape (q,).
 
@@ -262,10 +267,10 @@ def scales_of(
 
 
 def written(
-    covariates: Sequence[Covariate], values: Floats, labels: Any, sides: Any, ends: Any
+    covariates: Covariates, values: Floats, labels: Any, sides: Any, ends: Any
 ) -> dict[str, Any]:
     """Return columns of a table of pairs from which the same differences are read."""
-    columns: dict[str, Any] = {}
+    columns = {}
     parts = np.split(values, _ends_of(covariates), axis=1)
     for covariate, part in zip(covariates, parts, strict=False):
         if covariate.kind == "side":
@@ -275,12 +280,11 @@ def written(
         else:
             both = np.stack([part, np.zeros_like(part)], axis=1).reshape(-1, part.shape[1])
             cells = _item_cells(covariate, both, np.repeat(np.arange(len(part)), 2))
-            names = covariate.columns(ends)
-            columns |= dict(zip(names, (cells[::2], cells[1::2]), strict=True))
+            columns |= dict(zip(covariate.columns(ends), (cells[::2], cells[1::2]), strict=True))
     return columns
 
 
-def written_items(covariates: Sequence[Covariate], values: Floats, number: Array) -> dict[str, Any]:
+def written_items(covariates: Covariates, values: Floats, number: Array) -> dict[str, Any]:
     """Return columns of a table of orders from which the same differences are read.
 
     Parameters
@@ -309,7 +313,7 @@ def _item_cells(covariate: Covariate, values: Floats, number: Array) -> Any:
     return np.array(covariate.levels, dtype=object)[shifted.argmax(axis=1)]
 
 
-def equal_sides(covariates: Sequence[Covariate], rows: int) -> dict[str, Any]:
+def equal_sides(covariates: Covariates, rows: int) -> dict[str, Any]:
     """Return columns, beside winner and loser, of answers whose two sides are equal."""
     nothing = np.zeros((rows, sum(len(covariate.effects) for covariate in covariates)))
     nobody = np.zeros(rows, dtype=np.int32)
@@ -317,8 +321,8 @@ def equal_sides(covariates: Sequence[Covariate], rows: int) -> dict[str, Any]:
 
 
 def asked_covariates(
-    covariates: Sequence[Covariate],
-    given: Mapping[str, Any],
+    covariates: Covariates,
+    given: Columns,
     items: LabelIndex,
     sides: tuple[Positions, Positions],
 ) -> Floats:
@@ -334,7 +338,7 @@ def asked_covariates(
 
 
 def covariates_of_items(
-    covariates: Sequence[Covariate], given: Mapping[str, Any], items: LabelIndex, chosen: Positions
+    covariates: Covariates, given: Columns, items: LabelIndex, chosen: Positions
 ) -> Floats:
     """Return the covariates of the items of a list, shape (k, q); 0 of those not given.
 
@@ -375,11 +379,7 @@ def _named(name: str, label: Any, items: LabelIndex, chosen: Positions) -> int:
 
 
 def _asked_table(
-    covariates: Sequence[Covariate],
-    known: Sequence[str],
-    given: Mapping[str, Any],
-    size: int,
-    unit: str,
+    covariates: Covariates, known: Sequence[str], given: Columns, size: int, unit: str
 ) -> Table:
     """Return values for some pairs or items as a table; its columns must be ``known``."""
     for name in given:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Hashable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,17 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from relpref.data.arrays import Floats, Integers, Mask, Positions, counted, refuse_first, shown
+from relpref.data.arrays import (
+    Floats,
+    Integers,
+    Labels,
+    Mask,
+    Positions,
+    Texts,
+    counted,
+    refuse_first,
+    shown,
+)
 from relpref.data.graph import Graph, circulation, shared_targets
 from relpref.data.labels import (
     GrowingIndex,
@@ -27,7 +37,6 @@ from relpref.data.tables import Table, as_table, check_columns, is_table, known_
 from relpref.errors import DataError
 from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
 
-Notes = tuple[str, ...]
 Graphs = Mapping[str, Graph]
 
 UNDIRECTED = (None, "undirected")
@@ -53,7 +62,7 @@ class EdgeTable:
     # Only used while reading: a function from an edge to its place in the input, in words for
     # messages, and notes on what was dropped or merged.
     where: Place = field(default=str, metadata={"stored": False})
-    notes: Notes = field(default=(), metadata={"stored": False})
+    notes: Texts = field(default=(), metadata={"stored": False})
 
     @property
     def undirected(self) -> bool:
@@ -69,7 +78,7 @@ class EdgeTable:
         )
         return EdgeTable(self.relation, source, target, weight, other.targets)
 
-    def table(self, items: Sequence[Hashable]) -> Any:
+    def table(self, items: Labels) -> Any:
         """Return a DataFrame of labels and weights, within a `Relation` if not undirected."""
         sources = label_column(items)
         targets = label_column(self.targets) if self.relation.kind == "bipartite" else sources
@@ -96,11 +105,12 @@ class _GraphTable(Table):
 
     @property
     def place(self) -> Place:
-        name, ends = self.name, self.frame.index
+        name = self.name
+        ends = self.frame.index
         return lambda row: f"{name}, edge {shown(ends[row])}"
 
 
-def part_names(name: str, relation: Relation) -> tuple[str, ...]:
+def part_names(name: str, relation: Relation) -> Texts:
     """Return the names of a relation's graphs: one, or two if there is one for each role."""
     if relation.form == "roles":
         return f"{name}_linking", f"{name}_linked"
@@ -109,7 +119,7 @@ def part_names(name: str, relation: Relation) -> tuple[str, ...]:
 
 def read_relations(
     relations: Mapping[str, Any], items: LabelIndex
-) -> tuple[dict[str, Graph], dict[str, EdgeTable], Notes]:
+) -> tuple[dict[str, Graph], dict[str, EdgeTable], Texts]:
     """Read relations of any forms by name.
 
     Returns
@@ -121,8 +131,8 @@ def read_relations(
     notes : tuple of str
     """
     graphs: dict[str, Graph] = {}
-    links: dict[str, EdgeTable] = {}
-    notes: list[str] = []
+    links = {}
+    notes = []
     for name, value in relations.items():
         edges = read_edges(name, value, items)
         for part in part_names(name, edges.relation):
@@ -150,7 +160,13 @@ def read_edges(
     called = f"relation {name!r}"
     relation = value if isinstance(value, Relation) else Relation(value)
     if before is not None and not before.undirected:
-        relation = _with_options(before.relation, relation, called)
+        given = relation
+        relation = replace(before.relation, table=given.table)
+        if given.kind is not None and vars(given) != vars(relation):
+            raise DataError(
+                f"{called}: it was read as a {before.relation.kind} relation with other options "
+                "than those given for the newcomers; pass the table alone"
+            )
     relation = _with_groups_as_targets(relation, called)
     if before is not None and before.undirected and relation.kind not in UNDIRECTED:
         raise DataError(
@@ -166,17 +182,6 @@ def read_edges(
     )
     edges = _tidied(edges, called, (items.labels, targets.labels))
     return replace(edges, targets=targets.labels if bipartite else ())
-
-
-def _with_options(before: Relation, relation: Relation, called: str) -> Relation:
-    """Return the newcomers' relation with the options ``before``; refuses it if it has others."""
-    same = replace(before, table=relation.table)
-    if relation.kind is not None and vars(relation) != vars(same):
-        raise DataError(
-            f"{called}: it was read as a {before.kind} relation with other options than those "
-            "given for the newcomers; pass the table alone"
-        )
-    return same
 
 
 def _with_groups_as_targets(relation: Relation, called: str) -> Relation:
@@ -203,7 +208,8 @@ def _read_form(
     relation: Relation, called: str, items: LabelIndex, targets: LabelIndex
 ) -> EdgeTable:
     """Read a table, list, matrix, graph or file as edges, not yet sorted, merged or checked."""
-    value, bare = relation.table, replace(relation, table=None)
+    value = relation.table
+    bare = replace(relation, table=None)
     if isinstance(value, str | os.PathLike):
         if not is_matrix_file(value):
             pieces = (
@@ -290,12 +296,12 @@ def _table_of_graph(
     else:
         # Either end may be the item.
         links = [(b, a, w) if items.get(a) < 0 else (a, b, w) for a, b, w in links]
-        unknown = next((link for link in links if items.grows and items.get(link[0]) < 0), None)
-        if unknown is not None:
-            raise DataError(
-                f"{called}: {shown(unknown[1])} and {shown(unknown[0])} are linked, and neither is "
-                "in the answers, so the graph does not say which of the two is an item; give items"
-            )
+        for b, a, _ in links if items.grows else ():
+            if items.get(b) < 0:
+                raise DataError(
+                    f"{called}: {shown(a)} and {shown(b)} are linked, and neither is in the "
+                    "answers, so the graph does not say which of the two is an item; give items"
+                )
     if not links:
         raise DataError(
             f"{called}: the graph has no edges; give at least one edge or leave the relation out"
@@ -305,17 +311,13 @@ def _table_of_graph(
 
 
 def _edges_of_tables(
-    tables: Iterable[Table],
-    called: str,
-    relation: Relation,
-    items: LabelIndex,
-    targets: LabelIndex,
+    tables: Iterable[Table], called: str, relation: Relation, items: LabelIndex, targets: LabelIndex
 ) -> EdgeTable:
     """Read edges from the pieces of a table with the columns source, target and maybe weight."""
-    pieces: list[tuple[Any, Any, Any]] = []
-    places: list[Place] = []
-    notes: list[str] = []
-    blanks: set[str] = set()
+    pieces = []
+    places = []
+    notes = []
+    blanks = set()
     remedy = "correct the label, add it to the items, or drop the row"
     for piece in tables:
         table = replace(known_names(piece, _COLUMNS), known=items.positions)
@@ -340,7 +342,7 @@ def _edges_of_tables(
                 "command line NAME=FILE:bipartite)"
             )
         target = targets.locate(table.labels("target"), table.cell("target"), remedy)
-        if "weight" in table.frame.columns:
+        if "weight" in table.columns:
             weight = table.numbers("weight", _WEIGHT_REMEDY)
         else:
             weight = np.ones(len(table.frame))
@@ -408,7 +410,7 @@ def _edges_of_matrix(matrix: Any, called: str, relation: Relation, items: LabelI
             "correct or remove it"
         ),
     )
-    notes: Notes = ()
+    notes: Texts = ()
     if zeros := int((matrix.data == 0).sum()):
         stored = counted(zeros, "stored entry", "stored entries")
         notes = (f"{called}: {stored} of weight 0 left out",)
@@ -435,9 +437,7 @@ def _edges_of_matrix(matrix: Any, called: str, relation: Relation, items: LabelI
     return EdgeTable(relation, source, target, entries.data, (), where, notes)
 
 
-def _tidied(
-    edges: EdgeTable, called: str, labels: tuple[Sequence[Any], Sequence[Any]]
-) -> EdgeTable:
+def _tidied(edges: EdgeTable, called: str, labels: tuple[Labels, Labels]) -> EdgeTable:
     """Return each edge once, sorted by its ends, with source < target if undirected.
 
     Edges of weight 0 are dropped, and, unless the relation is bipartite, those from a node to
@@ -446,7 +446,9 @@ def _tidied(
     they are refused. Notes say what was dropped or merged. ``labels`` are those of the sources and
     of the targets, for messages.
     """
-    kind, where, weight = edges.relation.kind, edges.where, edges.weight
+    kind = edges.relation.kind
+    where = edges.where
+    weight = edges.weight
     refuse_first(
         weight < 0, lambda row: f"{where(row)}: the weight {weight[row]} is negative; correct it"
     )
@@ -470,7 +472,8 @@ def _tidied(
     # Equal edges follow one another, forward ones first; positions are below 2**31.
     key = (low.astype(np.int64) << 32) | (high.astype(np.int64) << 1) | backward
     order = np.argsort(key, kind="stable")
-    rows, key = rows[order], key[order]
+    rows = rows[order]
+    key = key[order]
     # The last bit is the direction: edges that differ only in it are one edge.
     first = np.concatenate([[True], (key[1:] >> 1) != (key[:-1] >> 1)])
     _refuse_two_weights(edges, called, rows, first, labels)
@@ -498,20 +501,22 @@ def _refuse_two_weights(
     called: str,
     rows: Integers,
     first: Mask,
-    labels: tuple[Sequence[Any], Sequence[Any]],
+    labels: tuple[Labels, Labels],
 ) -> None:
     """Refuse different weights of equal edges; see `_tidied` for those of two directions.
 
     ``rows`` are the numbers of the edges, equal ones next to one another, and ``first`` marks the
     first of each run of equal edges; both have the shape (number of edges,).
     """
-    weight, where = edges.weight, edges.where
+    weight = edges.weight
+    where = edges.where
     differs = ~first[1:] & (weight[rows[1:]] != weight[rows[:-1]])
     opposite = edges.source[rows[1:]] != edges.source[rows[:-1]]
 
     def two_weights(at: int, remedy: str) -> str:
         before, row = sorted(rows[at : at + 2].tolist())
-        source, target = labels[0][edges.source[row]], labels[1][edges.target[row]]
+        source = labels[0][edges.source[row]]
+        target = labels[1][edges.target[row]]
         return (
             f"{where(row)}: the edge from {shown(source)} to {shown(target)} has the weight "
             f"{weight[row]}, but the weight {weight[before]} at {where(before)}; {remedy}"
@@ -532,7 +537,7 @@ def project(
     out.
     """
     relation = edges.relation
-    graphs: dict[str, Graph] = {}
+    graphs = {}
     for part in part_names(name, relation):
         scale: dict[str, Any] = {}
         if before is not None:
@@ -557,9 +562,9 @@ def project(
     return graphs
 
 
-def graph_notes(name: str, edges: EdgeTable, graphs: Graphs) -> Notes:
+def graph_notes(name: str, edges: EdgeTable, graphs: Graphs) -> Texts:
     """Return notes on targets that ``max_degree`` left out, and on items without an edge."""
-    notes: list[str] = []
+    notes = []
     max_degree = edges.relation.max_degree
     for part, graph in graphs.items():
         if max_degree is not None:
@@ -569,13 +574,14 @@ def graph_notes(name: str, edges: EdgeTable, graphs: Graphs) -> Notes:
         if alone and not graph.num_edges:
             notes.append(f"no two items share a link, so {part} has no edges and says nothing")
         elif alone:
-            verb, where = "has" if alone == 1 else "have", "it" if part == name else part
+            verb = "has" if alone == 1 else "have"
+            where = "it" if part == name else part
             items = counted(graph.num_nodes, "item")
             notes.append(f"{alone:,} of {items} {verb} no edge in {where}")
     return tuple(f"relation {name!r}: {note}" for note in notes)
 
 
-def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Notes]:
+def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Texts]:
     """Return the links (n, t) without the targets of more than ``max_degree`` links, and a note."""
     links = scipy.sparse.csc_array(links)
     degree = np.diff(links.indptr)

@@ -8,19 +8,29 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, did_you_mean, listed, refuse_first, shown
+from relpref.data.arrays import (
+    Array,
+    Floats,
+    Integers,
+    Texts,
+    counted,
+    did_you_mean,
+    listed,
+    refuse_first,
+    shown,
+)
 from relpref.data.columns import COLUMNS, FORMS, Form, Rows, form_of
 from relpref.data.covariates import with_sides
 from relpref.data.labels import LabelIndex, label_column, trimmed
-from relpref.data.recognition import ASIDE, ends_of, hints, recognized
+from relpref.data.recognition import ASIDE, READ_AS, ends_of, hints, recognized
 from relpref.data.tables import (
     MISSING,
     Table,
     as_table,
     check_columns,
     check_repeats,
+    column_option,
     hold_one_set,
     is_path,
     known_names,
@@ -30,25 +40,28 @@ from relpref.data.tables import (
 from relpref.errors import DataError
 from relpref.options import OPTIONS
 
-NAME, _RANKINGS = "answers", "rankings"
+NAME = "answers"
+_RANKINGS = "rankings"
 _FEW = 10  # answers
 # Cells that say that there is no item, and those of them that may be labels.
-_NO_ITEM, _LABELS = MISSING | {r"\N"}, ("NA", "None")
-_WINNER_FORM, _PAIR_FORM = ("winner", "loser"), ("first", "second")
+_NO_ITEM = MISSING | {r"\N"}
+_LABELS = ("NA", "None")
+_WINNER_FORM = ("winner", "loser")
+_PAIR_FORM = ("first", "second")
 _READ = tuple(name for name, column in COLUMNS.items() if column.read is not None)
-_OF_PAIRS = (*_WINNER_FORM, *_PAIR_FORM, "result", *_READ)
+_ENDS = (*_WINNER_FORM, *_PAIR_FORM)
+_OF_PAIRS = (*_ENDS, "result", *_READ)
 KNOWN = tuple(dict.fromkeys(chain(_OF_PAIRS, *(form.columns for form in FORMS))))
 # Names of columns of items, such as those that were shown beside best and worst, and of places.
 _SHOWN = re.compile(r"(item|place)[ _]?\d+", re.IGNORECASE).fullmatch
 
 
-def known_columns(names: Sequence[str]) -> tuple[str, ...]:
+def known_columns(names: Sequence[str]) -> Texts:
     """Return the columns in which covariates may be: x, x_winner, x_loser, x_first and x_second."""
-    ends = (*_WINNER_FORM, *_PAIR_FORM)
-    return tuple(column for name in names for column in (name, *(f"{name}_{end}" for end in ends)))
+    return tuple(column for name in names for column in (name, *(f"{name}_{end}" for end in _ENDS)))
 
 
-def check_names(names: Any, taken: Sequence[str]) -> tuple[str, ...]:
+def check_names(names: Any, taken: Sequence[str]) -> Texts:
     """Return the argument ``covariates`` as names; refuses repeats and the names in ``taken``."""
     names = [names] if isinstance(names, str) else list(names or ())
     for name in names:
@@ -111,7 +124,7 @@ def answer_table(
     table = replace(table, frame=table.frame.set_axis(new, axis=1))
     named = dict(columns or {})
     sides = {"shown_first", *covariates} & {*named}  # may be a column of items, which stays one
-    items: set[Any] = {named.get(end) for end in (*_WINNER_FORM, *_PAIR_FORM)}
+    items = {named.get(end) for end in _ENDS}
     items |= ends_of(table) if sides and not table.frame.empty else set()
     first = {ours: name for ours, name in named.items() if ours not in sides or name not in items}
     table = replace(known_names(renamed(table, first), names), known=labels)
@@ -124,13 +137,12 @@ def answer_table(
         return table
     read = recognized(table, first, options)
     sided = with_sides(read, covariates, named)
-    unused = {*sided.frame.columns} - {*names, *filter(_SHOWN, map(str, header))}
+    unused = {*sided.columns} - {*names, *filter(_SHOWN, map(str, header))}
     unused |= {
         name for name in header if any(f"{name} (column " in str(of) for of in named.values())
     }
     check_repeats(table.name, [name for name in header if name not in unused])
-    notes = (*sided.notes, *hints(sided, sides=read is not table))
-    return replace(sided, notes=notes, recognized=True)
+    return replace(sided.noted(*hints(sided, table)), recognized=True)
 
 
 def compared(table: Table, covariates: Sequence[str] = ()) -> list[Any]:
@@ -146,7 +158,8 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> tuple[Table, For
 
     Columns that are missing, or that this form cannot have, are refused.
     """
-    form, columns = _form(table), {*table.frame.columns}
+    form = _form(table)
+    columns = {*table.columns}
     if form.rows:
         return _pairs_of_lists(table, form, covariates), FORMS[0]
     if "list" in columns and not table.neighbors:
@@ -169,10 +182,10 @@ def pair_table(table: Table, covariates: Sequence[str] = ()) -> tuple[Table, For
     optional += [*known_columns(covariates), *(["list"] if table.neighbors else [])]
     allowed = tuple(name for name in optional if name not in form.columns)
     notes = check_columns(table, form.columns, allowed, _OF_PAIRS, _fitting(table, form.ends))
-    return _with_both_items(replace(table, notes=(*table.notes, *notes)), form.ends), form
+    return _with_both_items(table.noted(*notes), form.ends), form
 
 
-def _with_both_items(table: Table, ends: tuple[str, ...]) -> Table:
+def _with_both_items(table: Table, ends: Texts) -> Table:
     """Leave out pairs that lack an item, unless all do; a word for none that is known is an item.
 
     A word is known as a label of an item, or because it is on both sides.
@@ -185,10 +198,10 @@ def _with_both_items(table: Table, ends: tuple[str, ...]) -> Table:
         return table
     rows = counted(int(missing.sum()), "row")
     note = f"left out: {rows} without an item (blank, or a word such as nan or NA)"
-    return replace(table.take(np.flatnonzero(~missing)), notes=(*table.notes, note))
+    return table.take(np.flatnonzero(~missing)).noted(note)
 
 
-def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> tuple[str, ...]:
+def apart_note(table: Table, ends: Texts, first: Any, second: Any) -> Texts:
     """Return a note if the two columns of items share no label: one may not hold items.
 
     The columns are refused if the user has named only one of them. ``first`` and ``second`` are the
@@ -202,7 +215,7 @@ def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> 
         or table.called(ends[0]) == table.called(ends[1])
         or len(first) < (2 if named or table.frame.shape[1] > 2 else _FEW)
     )
-    if few or "list" in table.frame.columns or np.isin(first, second).any():
+    if few or "list" in table.columns or np.isin(first, second).any():
         return ()
     called = [table.called(end) for end in ends]
     note = f"the columns {called[0]!r} and {called[1]!r} share no label"
@@ -214,7 +227,7 @@ def apart_note(table: Table, ends: tuple[str, ...], first: Any, second: Any) -> 
     return (f"{note}: no item is in both, so see whether both hold items",)
 
 
-def _fitting(table: Table, ends: tuple[str, ...]) -> Callable[[str, Any], bool]:
+def _fitting(table: Table, ends: Texts) -> Callable[[str, Any], bool]:
     """Return a function of two names: whether its second column may be the missing first one.
 
     It judges by the cells. A column of items must share labels with the other column of items, and
@@ -222,14 +235,15 @@ def _fitting(table: Table, ends: tuple[str, ...]) -> Callable[[str, Any], bool]:
     """
 
     def fits(lacking: str, column: Any) -> bool:
-        if lacking in table.frame.columns:
+        if lacking in table.columns:
             return False
-        others = [end for end in ends if end in table.frame.columns]
+        others = [end for end in ends if end in table.columns]
         if lacking in (*ends, "shown_first", "winner"):
             return bool(others) and hold_one_set(table, others[0], column)
         if lacking not in COLUMNS:
             return True
-        read, none = COLUMNS[lacking].read, np.zeros(0, np.int32)
+        read = COLUMNS[lacking].read
+        none = np.zeros(0, np.int32)
         rows = Rows(table.rename({column: lacking}), LabelIndex((), str), ends, none, none)
         try:
             return read is not None and not COLUMNS[lacking].labels and read(rows) is not None
@@ -241,7 +255,7 @@ def _fitting(table: Table, ends: tuple[str, ...]) -> Callable[[str, Any], bool]:
 
 def _form(table: Table) -> Form:
     """Return the form of a table of answers; refuses lists that lack a column of theirs."""
-    columns = list(table.frame.columns)
+    columns = table.columns
     form = form_of(columns)
     lacking = [name for name in form.columns if name not in columns]
     if form.rows and lacking:
@@ -262,20 +276,21 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
     of its list; other pairs follow from these. The two tied items of a list of two are a tie. The
     line and the other cells of a pair are those of the first row of its list.
     """
-    all_columns, group = list(table.frame.columns), form.columns[0]
+    all_columns = table.columns
+    group = form.columns[0]
     shared = [name for name in all_columns if name in _READ]
-    refused = next((name for name in shared if not COLUMNS[name].fits("place")), None)
-    if refused is not None:
-        raise DataError(
-            f"{table.name}: answers with the column {refused!r} cannot be in lists; leave one of "
-            "the two columns out"
-        )
-    lacking = next((name for name in covariates if name not in table.frame.columns), None)
-    if lacking is not None:
-        raise DataError(
-            f"{table.name}: there is no column {lacking!r} with the covariate of each item; "
-            "orders and choices have it beside the item, and the best and the worst have none"
-        )
+    for name in shared:
+        if not COLUMNS[name].fits("place"):
+            raise DataError(
+                f"{table.name}: answers with the column {name!r} cannot be in lists; leave one of "
+                "the two columns out"
+            )
+    for name in covariates:
+        if name not in all_columns:
+            raise DataError(
+                f"{table.name}: there is no column {name!r} with the covariate of each item; "
+                "orders and choices have it beside the item, and the best and the worst have none"
+            )
     items, numbers, names = _members(table, group)
     places = (_places if group == "list" else _chosen)(table, numbers)
     above, below, tie = _neighbors(numbers, places)
@@ -289,7 +304,8 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
         cells = table.frame[name].map(trimmed)
         like = cells.iloc[first[numbers]].set_axis(cells.index)
         differ = np.asarray((cells != like) & ~(cells.isna() & like.isna()))
-        reason = f" is not the {name} of the first row of its {group}; a {group} has one"
+        reason = f" is not the {name} of the first row of its {group}; a {group} has one; rename "
+        reason += "the column if it says something else"
         table.refuse(name, differ, reason)
     if "shown_first" in shared:
         wrong = ~table.blank("shown_first") & (size[numbers] > 2)
@@ -297,7 +313,7 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
         refuse_first(wrong, lambda row: f"{table.place(row)}: {reason}")
     silent = len(first) - len(np.unique(numbers[above]))
     rows = first[numbers[above]]
-    columns: dict[str, Any] = {
+    columns = {
         "winner": label_column(items).take(above),
         "loser": label_column(items).take(below),
         "list": label_column(names).take(above),
@@ -309,7 +325,8 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
         cells = table.frame[name].to_numpy(dtype=object)
         columns |= {f"{name}_winner": cells[above], f"{name}_loser": cells[below]}
     unused = [name for name in all_columns if name not in (*form.columns, *shared, *covariates)]
-    notes = [f"the rows were read as {form.rows}"] if table.name != _RANKINGS else []
+    said = table.name == _RANKINGS or any(note.startswith(READ_AS) for note in table.notes)
+    notes = [] if said else [f"the rows were read as {form.rows}"]
     notes += [f"not used: {listed(unused)}"] if unused else []
     notes += (
         ["each list has the place 0 once, which was read as the best"]
@@ -326,7 +343,7 @@ def _pairs_of_lists(table: Table, form: Form, covariates: Sequence[str]) -> Tabl
     )
 
 
-def _neighbors(numbers: NDArray[np.int64], places: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
+def _neighbors(numbers: Integers, places: Floats) -> tuple[Array, ...]:
     """Find the pairs of items in neighboring blocks of the same list; a block is a set of ties.
 
     Parameters
@@ -355,12 +372,11 @@ def _neighbors(numbers: NDArray[np.int64], places: NDArray[np.float64]) -> tuple
     return tuple(pairs[name].to_numpy() for name in ("row", "row_below", "tie"))
 
 
-def _members(table: Table, group: str) -> tuple[list[Any], NDArray[np.int64], list[Any]]:
+def _members(table: Table, group: str) -> tuple[list[Any], Integers, list[Any]]:
     """Read the label of each row's item, and the number and the label of its list; all (m,)."""
-    place = table.cell(group)
-    blank = f"the cell is blank; say to which {group} the row belongs"
-    refuse_first(table.blank(group), lambda row: f"{place(row)}: {blank}")
-    items, names = table.labels("item"), table.labels(group)
+    table.refuse_blank(group, f"the cell is blank; say to which {group} the row belongs")
+    items = table.labels("item")
+    names = table.labels(group)
     numbers, which = (pd.factorize(label_column(labels))[0] for labels in (names, items))
     twice = pd.DataFrame({"list": numbers, "item": which}).duplicated().to_numpy()
     reason = f"is twice in this {group}; drop one"
@@ -368,7 +384,7 @@ def _members(table: Table, group: str) -> tuple[list[Any], NDArray[np.int64], li
     return items, numbers, names
 
 
-def _places(table: Table, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+def _places(table: Table, numbers: Integers) -> Floats:
     """Read the place of each row's item in its order, shape (m,); infinite if the cell is blank."""
     placed = np.flatnonzero(~table.blank("place"))
     places = np.full(len(numbers), np.inf)
@@ -381,16 +397,29 @@ def _places(table: Table, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     once = np.bincount(numbers, places == 0) == 1
     from_zero = len(once) > 1 and once.all()
     table.refuse("place", places < 1 - from_zero, f" is no place, which start at 1; {remedy}")
+    given = np.where(np.isfinite(places), places, 1)
+    # Places may be averages of those that are tied, and those of a win and a loss are 1 and 3.
+    beyond = given > np.bincount(numbers)[numbers] + 1
+    wrong = (2 * given % 1 != 0) | (beyond & ("place" in table.given))
+    names = {"list": "list", "item": "item", "score": "place"}
+    option = column_option({ours: table.called(name) for ours, name in names.items()})
+    table.refuse(
+        "place",
+        wrong,
+        f" is no place; if these are points or times: {option} and better='high' (--better high), "
+        "or low, if the lowest is the best",
+    )
     wrong = (np.bincount(numbers) < 2) | (np.bincount(numbers, np.isfinite(places)) == 0)
     reason = "this list orders nothing; give at least two items, one with a place"
     refuse_first(wrong[numbers], lambda row: f"{table.place(row)}: {reason}")
     return places
 
 
-def _chosen(table: Table, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+def _chosen(table: Table, numbers: Integers) -> Floats:
     """Read choices as places, shape (m,): 1 for a chosen alternative, infinite for the others."""
     chosen = table.truths("chosen")
-    alone, times = np.bincount(numbers) < 2, np.bincount(numbers, chosen)
+    alone = np.bincount(numbers) < 2
+    times = np.bincount(numbers, chosen)
 
     def message(row: int) -> str:
         if alone[numbers[row]]:

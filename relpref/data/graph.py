@@ -31,7 +31,8 @@ class Spectrum(NamedTuple):
 
 
 # A row, a column and a weight of each pair, twice while they are sorted; the matrices of a walk.
-_BYTES_PER_PAIR, _BYTES_OF_WALK = 24.0, 48.0
+_BYTES_PER_PAIR = 24.0
+_BYTES_OF_WALK = 48.0
 
 
 class Projected(NamedTuple):
@@ -107,10 +108,10 @@ def maximal_cliques(
         neighbors[int(high)].add(int(low))
     colors = _colors(neighbors)
     later: dict[int, set[int]] = {}  # in the order of elimination
-    keys: dict[int, tuple[bool, int, int]] = {}
+    keys = {}
     changed = set(neighbors)
     while neighbors:
-        looked_at: dict[frozenset[int], bool] = {}  # nodes of one clique share the answer
+        looked_at = {}  # nodes of one clique share the answer
         for node in changed:
             joined = neighbors[node]
             closed = frozenset(joined | {node})
@@ -121,7 +122,7 @@ def maximal_cliques(
         if least[1] == len(neighbors) - 1:  # what is left is a clique
             later |= neighbors
             break
-        ends: set[int] = set()
+        ends = set()
         leaving = {node for node, key in keys.items() if key == least}
         linked = from_dict_of_lists({node: neighbors[node] & leaving for node in leaving})
         for block in connected_components(linked):
@@ -143,7 +144,8 @@ def _colors(neighbors: Mapping[int, set[int]]) -> dict[int, int]:
 
     The order of the numbers depends on the graph only.
     """
-    colors, number = dict.fromkeys(neighbors, 0), 1
+    colors = dict.fromkeys(neighbors, 0)
+    number = 1
     while True:
         refined = {
             node: (colors[node], tuple(sorted(colors[other] for other in joined)))
@@ -152,7 +154,8 @@ def _colors(neighbors: Mapping[int, set[int]]) -> dict[int, int]:
         places = {color: place for place, color in enumerate(sorted(set(refined.values())))}
         if len(places) <= number:
             return colors
-        colors, number = {node: places[color] for node, color in refined.items()}, len(places)
+        colors = {node: places[color] for node, color in refined.items()}
+        number = len(places)
 
 
 class ScaleReference(NamedTuple):
@@ -215,7 +218,8 @@ class Graph:
                 f"Graph: {ends[0].size} sources, {ends[1].size} targets and {weight.size} weights; "
                 "give one of each per edge"
             )
-        low, high = np.minimum(*ends), np.maximum(*ends)
+        low = np.minimum(*ends)
+        high = np.maximum(*ends)
         refuse_first(
             (low < 0) | (high >= self.num_nodes),
             lambda edge: (
@@ -290,8 +294,11 @@ class Graph:
     @cached_property
     def spectrum(self) -> Spectrum:
         """Eigendecomposition of the Laplacian, computed when first used: O(s**3) per component."""
-        component, size, adjacency = self.component, self.num_nodes, self.adjacency()
-        eigenvalues, gap_weights = np.zeros(size), np.zeros(size)
+        component = self.component
+        size = self.num_nodes
+        adjacency = self.adjacency()
+        eigenvalues = np.zeros(size)
+        gap_weights = np.zeros(size)
         eigenvectors = np.zeros((size, size))
         # Nodes sorted by component: each component is one slice of `nodes`.
         nodes = np.argsort(component, kind="stable")
@@ -299,7 +306,8 @@ class Graph:
         sizes = np.diff(ends)
         pairs = float(np.sum(sizes * (sizes - 1.0)))
         for start, end in pairwise(ends):
-            members, number = nodes[start:end], end - start
+            members = nodes[start:end]
+            number = end - start
             eigenvectors[members, start:end] = 1 / np.sqrt(number)
             if number == 1:
                 continue
@@ -341,7 +349,8 @@ class Graph:
         sizes = np.bincount(self.component)
         links = np.bincount(self.component[self.source], minlength=len(sizes))
         for clique in maximal_cliques(self.num_nodes, self.source, self.target):
-            size, linked = len(clique), links[self.component[clique[0]]]
+            size = len(clique)
+            linked = links[self.component[clique[0]]]
             if size == sizes[self.component[clique[0]]] and 2 * linked < size * (size - 1):
                 raise DataError(
                     f"triangulation joins {size} connected items into one clique, although only "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats, counted, shown
+from relpref.data.arrays import Floats, Texts, counted, shown
 from relpref.data.attributes import Column, Known, aligned, encoded, linked, parsed, read_column
 from relpref.data.edges import EdgeTable, read_edges
 from relpref.data.labels import (
@@ -39,10 +39,10 @@ class ItemTable:
 
     labels: list[Any]
     attributes: Floats
-    attribute_names: tuple[str, ...]
+    attribute_names: Texts
     where: Place
     relations: Mapping[str, Relation] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
 
     def index(self) -> LabelIndex:
         return LabelIndex(self.labels, self.where)
@@ -84,8 +84,8 @@ def read_item_table(
         tables = [_with_labels(as_table(value, _NAME), compared)]
     else:
         return _labels_alone(value, known)
-    pieces: list[_Piece] = []
-    notes: list[str] = []
+    pieces = []
+    notes = []
     blanks: set[str] = set()
     numbered = None
     for table in tables:
@@ -210,10 +210,12 @@ def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
     if len(frame) == 0:
         raise DataError(f"{table.name}: the table has no rows; give at least one item")
     # Parquet keeps the index of a DataFrame; one with a name, or of text, was made on purpose.
-    index, columns = frame.index, frame
+    index = frame.index
+    columns = frame
     labeled = index.names != [None] or not pd.api.types.is_integer_dtype(index.dtype)
     if table.text or not (framed or labeled):
-        index, columns = frame.iloc[:, 0], frame.iloc[:, 1:]
+        index = frame.iloc[:, 0]
+        columns = frame.iloc[:, 1:]
     if columns.shape[1] > MAX_ATTRIBUTES:
         raise DataError(
             f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of "
@@ -223,7 +225,9 @@ def _piece(table: Table, framed: bool, blanks: set[str]) -> _Piece:
     place = table.cell(frame.columns[0]) if table.text else table.place
     labels = read_labels(index, place, blanks=blanks)
     given = index.tolist()  # with the blanks around them
-    called, first, at = table.name, table.first, None if table.lines is None else table.place
+    called = table.name
+    first = table.first
+    at = None if table.lines is None else table.place
 
     def where(row: int) -> str:
         place = f"{called}, row {first + row}" if at is None else at(row)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Positions, counted, nearest, shown
+from relpref.data.arrays import Labels, Positions, Texts, counted, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 
 # Labels looked up among as many, from which on pandas takes half the time of a dictionary.
@@ -76,7 +76,7 @@ def is_missing(value: Any) -> bool:
 def plain_labels(values: Iterable[Any], where: Place) -> list[Any]:
     """Return the labels as plain Python values."""
     tolist = getattr(values, "tolist", None)
-    labels: list[Any] = tolist() if tolist is not None else list(values)
+    labels = tolist() if tolist is not None else list(values)
     # The usual columns hold one of three types: no work per row then.
     if set(map(type, labels)) <= _ALWAYS_FINE:
         return labels
@@ -128,27 +128,27 @@ def read_labels(
     """
     labels = plain_labels(values, where)
     # Hashing many different texts takes longer than looking at every row.
-    distinct: Iterable[Any] = set(labels) if len(set(labels[:10_000])) < 5_000 else labels
+    distinct = set(labels) if len(set(labels[:10_000])) < 5_000 else labels
     # The usual text is returned by strip as it is, and begins with a letter or a digit.
     odd = {
-        text
+        text: plain
         for text in distinct
         if isinstance(text, str)
         and ((plain := text.strip(BLANKS)) is not text or not plain[:1].isalnum())
+        and text not in known
     }
-    odd = {text for text in odd if text not in known}
     if empty := set(filter(is_invisible, odd)):
         row = next(row for row, label in enumerate(labels) if label in empty)
         raise DataError(
             f"{where(row)}: the label is empty ({labels[row]!a}); give every row a label"
         )
-    changed = {text: text.strip(BLANKS) for text in odd if text.strip(BLANKS) != text}
+    changed = {text: plain for text, plain in odd.items() if text != plain}
     if blanks is not None:
         blanks.update(changed)
     return [changed.get(label, label) for label in labels] if changed else labels
 
 
-def blank_note(labels: Collection[str]) -> tuple[str, ...]:
+def blank_note(labels: Collection[str]) -> Texts:
     """Return a note on labels that had blanks around them, if there are some."""
     if not labels:
         return ()
@@ -159,7 +159,7 @@ def blank_note(labels: Collection[str]) -> tuple[str, ...]:
     )
 
 
-def alike_note(labels: Iterable[Any], what: str) -> tuple[str, ...]:
+def alike_note(labels: Iterable[Any], what: str) -> Texts:
     """Return a note on labels that differ in capitals or Unicode form only, if there are some."""
     texts = [label for label in labels if isinstance(label, str)]
     forms = [
@@ -186,7 +186,7 @@ class LabelIndex:
 
     grows = False
 
-    def __init__(self, labels: Sequence[Hashable], where: Place) -> None:
+    def __init__(self, labels: Labels, where: Place) -> None:
         self.labels: tuple[Hashable, ...] = tuple(labels)
         self.positions: dict[Hashable, int] = dict(
             zip(self.labels, range(len(self.labels)), strict=True)
@@ -208,7 +208,7 @@ class LabelIndex:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> Positions:
+    def locate(self, labels: Labels, where: Place, remedy: str) -> Positions:
         """Return the position of each label; refuse the first one that is not known."""
         if min(len(self), len(labels)) >= MANY:
             rows = self._index.get_indexer(_objects(labels)).astype(np.int32)
@@ -232,7 +232,7 @@ class LabelIndex:
     @cached_property
     def _with_blanks(self) -> dict[str, int]:
         """Positions of labels with blanks around them, by the label without; -1 if ambiguous."""
-        positions: dict[str, int] = {}
+        positions = {}
         for position, label in enumerate(self.labels):
             if trimmed(label) != label:
                 positions[trimmed(label)] = -1 if trimmed(label) in positions else position
@@ -272,7 +272,7 @@ class GrowingIndex(LabelIndex):
     def __init__(self, known: Iterable[Hashable] = ()) -> None:
         super().__init__(tuple(known), str)
 
-    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> Positions:
+    def locate(self, labels: Labels, where: Place, remedy: str) -> Positions:
         places = {label: self.get(label) for label in dict.fromkeys(labels)}
         for label, place in places.items():
             if place < 0:
@@ -281,12 +281,7 @@ class GrowingIndex(LabelIndex):
         return np.fromiter(map(places.__getitem__, labels), dtype=np.int32, count=len(labels))
 
 
-def in_labels(
-    labels: Sequence[Any],
-    items: LabelIndex,
-    first: Positions,
-    second: Positions,
-) -> list[Any]:
+def in_labels(labels: Labels, items: LabelIndex, first: Positions, second: Positions) -> list[Any]:
     """Replace the words first and second, where they are no labels, by labels of each pair."""
     sides = {"first": first, "second": second}
 
@@ -297,7 +292,7 @@ def in_labels(
     return [label_of(row, label) for row, label in enumerate(labels)]
 
 
-def label_column(labels: Sequence[Hashable]) -> Any:
+def label_column(labels: Labels) -> Any:
     """Return a pandas Index that gives back exactly these labels."""
     if set(map(type, labels)) in ({str}, {int}):
         try:
@@ -307,5 +302,5 @@ def label_column(labels: Sequence[Hashable]) -> Any:
     return _objects(labels)
 
 
-def _objects(labels: Sequence[Hashable]) -> pd.Index:
+def _objects(labels: Labels) -> pd.Index:
     return pd.Index(labels, dtype=object, tupleize_cols=False)

@@ -1,16 +1,16 @@
 """Ways to read a table of answers as orders, choices, or the best and the worst of several."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats, Integers, listed, refuse_first
+from relpref.data.arrays import Columns, Floats, Integers, Labels, Texts, listed, refuse_first
 from relpref.data.outcome_cells import common_code, walkovers
 from relpref.data.readings import (
     ANSWERS,
@@ -40,6 +40,7 @@ from relpref.data.readings import (
     TRUE,
     WORST,
     Reading,
+    Readings,
     Sheet,
     cells_note,
     is_numeric,
@@ -48,7 +49,6 @@ from relpref.data.readings import (
     words,
 )
 from relpref.data.sides import is_unsigned, label_pairs
-from relpref.data.tables import Table, column_option
 
 _MOST_EVENTS = 6  # columns that may name an event together
 # Numbers of places that are words, and marks of the best and the worst.
@@ -57,6 +57,11 @@ _NUMBERED |= dict.fromkeys(EXTREMES[0], "1") | dict.fromkeys(EXTREMES[1], "-1")
 _PLACE = re.compile(r"(?i)^[t=]?(\d+)(=|\.|st|nd|rd|th|er|re|e|eme)?( (choice|place|wahl|platz))?$")
 # Letters for a win, a loss and a tie in French, Italian, Spanish, Portuguese and German.
 _LETTERS = ("vdn", "vde", "vpn", "gpn", "gpe", "snu")
+# What names the best and the worst, and what says so where both may.
+_BY = {
+    "labels": " by labels (write a word before each in all columns, such as 'no {0}')",
+    "positions": " by positions (write the names of columns instead, such as {1!r} for {0!r})",
+}
 _EVENT_WORDS = EVENTS | {"r", *map(str, range(100))}
 
 
@@ -67,7 +72,7 @@ class Placing(NamedTuple):
     column: Any
     name: str  # the name used here that chooses the column
     places: Any  # texts as in a column ``place``
-    marks: tuple[str, ...] = ()  # places that an item of each event has, where only these count
+    marks: Texts = ()  # places that an item of each event has, where only these count
     total: float = 0  # the sum of the two places of each event, where it has two
 
     def shared(self, groups: Integers) -> float | None:
@@ -86,7 +91,7 @@ class Placing(NamedTuple):
         return float((each.count() - each.nunique()).sum()) if fits.all() else None
 
 
-def long_orders(sheet: Sheet) -> Iterator[Reading]:
+def long_orders(sheet: Sheet) -> Readings:
     """Read orders, choices or the best and the worst, with a row for each item of each event.
 
     Results of two sides are read where there is nothing else.
@@ -102,7 +107,7 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
             same = (*groups, *sheet.cells(item), *rank.fillna(-1))
             columns = {"list": key[0], "item": item, placing.name: placing.column}
             columns = {"item": item} if len(key) > 1 else columns if placing.name else {}
-            named = [repr(sheet.table.called(name)) for name in (item, *key)]
+            named = [repr(sheet.called(name)) for name in (item, *key)]
             reading = Reading(
                 f"{placing.what} of {named[0]} in each {' and '.join(named[1:])}",
                 partial(_with_places, sheet, key, item, placing, columns),
@@ -116,13 +121,12 @@ def long_orders(sheet: Sheet) -> Iterator[Reading]:
 
 def _with_one_mark(sheet: Sheet) -> Sheet:
     """Join two columns of truths, for the best and the worst, in one of 1, 0 and -1."""
-    truths = {name: true for name in sheet.columns if (true := sheet.truths(name)) is not None}
-    best, worst = ([name for name in truths if {*sheet.words(name)} & ends] for ends in EXTREMES)
+    truths = {name: true for name in sheet.columns if (true := sheet.marked(name)) is not None}
+    best, worst = ([name for name in truths if sheet.parts(name) & ends] for ends in EXTREMES)
     if len(best) != 1 or len(worst) != 1:
         return sheet
     marks = truths[best[0]] * 1 - truths[worst[0]]
-    table = sheet.table.without(best + worst).assign(**{f"{best[0]}, {worst[0]}": marks})
-    return replace(sheet, table=table)
+    return sheet.without(best + worst).assign(**{f"{best[0]}, {worst[0]}": marks})
 
 
 def placings(sheet: Sheet) -> Iterator[Placing]:
@@ -133,8 +137,10 @@ def placings(sheet: Sheet) -> Iterator[Placing]:
     results = (*RESULTS, *_LETTERS, *(coded for _, *coded in CODED))
     results = () if sheet.better or label_pairs(sheet) else results
     for column in sheet.columns:
-        cells, called = mapped(numbered, sheet.cells(column)), sheet.table.called(column)
-        parts, lower = {*sheet.words(column)}, np.array(mapped(plain, cells))
+        cells = mapped(numbered, sheet.cells(column))
+        called = sheet.called(column)
+        parts = sheet.parts(column)
+        lower = np.array(mapped(plain, cells))
         role = "score" if sheet.better else "place"
         if role in sheet.named and column != role:
             continue
@@ -164,7 +170,7 @@ def placings(sheet: Sheet) -> Iterator[Placing]:
                 yield Placing(what, column, role, np.array(each, dtype=object), (), 4)
 
 
-def groups_of(sheet: Sheet, key: Sequence[Any]) -> Integers:
+def groups_of(sheet: Sheet, key: Labels) -> Integers:
     """Return the number of the event of each row."""
     return pd.factorize(pd.MultiIndex.from_arrays([*map(sheet.cells, key)]))[0]
 
@@ -188,18 +194,19 @@ def _events_and_items(sheet: Sheet, placing: Placing) -> list[tuple[tuple[Any, .
                         yield shared, -groups.max(), key, item
 
     likely = [*fitting(key for size in (1, 2, 3) for key in combinations(events, size))]
-    finer: list[Any] = []
+    finer = []
     # Numbers of events may begin again, such as in another town, and would merge lists into one.
     if "list" not in free and (sheet.better or not any(fit[0] == 0 for fit in likely)):
         finer = [*fitting(product(events, others))]
     if not sheet.better:
-        likely, finer = likely + finer, []
+        likely = likely + finer
+        finer = []
     best = min((fit[:2] for fit in likely), default=None)
     # Times say nothing about the events, so a finer reading is another one, not the better one.
     return [fit[2:] for fit in [*(fit for fit in likely if fit[:2] == best), *finer]]
 
 
-def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
+def _items(sheet: Sheet, columns: Labels, groups: Integers) -> list[Any]:
     """Return the columns that most likely hold the items: each is once in an event."""
     ranked: dict[int, dict[Any, Any]] = {}
     for column in columns:
@@ -209,7 +216,8 @@ def _items(sheet: Sheet, columns: Sequence[Any], groups: Integers) -> list[Any]:
         other = "item" in sheet.named and column != "item"
         if len(pairs) < len(cells) or "" in cells or not again or other:
             continue
-        noun, numeric = sheet.noun(column), are_numbers(cells)
+        noun = sheet.noun(column)
+        numeric = are_numbers(cells)
         item = bool(noun & ITEMS) or sheet.words(column) == ("name",)
         if column == "item" or not numeric or item or not noun:
             rank = 0 if column == "item" else numeric + (1 if item else 3)
@@ -248,46 +256,43 @@ def seconds(cell: str) -> float:
     return total
 
 
-def _with_places(
-    sheet: Sheet, key: Sequence[Any], item: Any, placing: Placing, columns: Mapping[str, Any]
-) -> Table:
+def _with_places(sheet: Sheet, key: Labels, item: Any, placing: Placing, columns: Columns) -> Sheet:
     """Return a row for each item of each list, with the columns list, item and place."""
-    sheet.table.check_marks(sheet.table.frame[placing.column])
-    called = {"place": sheet.table.called(placing.column), "list": sheet.table.called(key[0])}
-    read = sheet.table.without([placing.column, *key]).rename({item: "item"})
-    lists = np.array([*map(" / ".join, sheet.rows(key))], dtype=object)
+    sheet.check_marks(sheet.frame[placing.column])
+    called = {"place": sheet.called(placing.column), "list": sheet.called(key[0])}
+    read = sheet.without([placing.column, *key]).rename({item: "item"})
+    lists = np.array([*map(" / ".join, sheet.texts(key))], dtype=object)
     read = replace(read.assign(list=lists), given={**read.given, **called})
     cells = placing.places
     for column in sheet.columns if placing.total and not sheet.named else ():
         void = np.isin(lists, lists[walkovers(sheet, column)])
         cells = np.where(void, "walkover", cells)
         if void.any():
-            names = {ours: sheet.table.called(name) for ours, name in columns.items()}
-            note = (
-                f"walkovers by {sheet.table.called(column)!r}; {column_option(names)} counts them"
-            )
-            read = replace(read, notes=(*read.notes, note))
-    return placed(sheet, read, cells)
+            option = sheet.option(columns)
+            read = read.noted(f"walkovers by {sheet.called(column)!r}; {option} counts them")
+    return placed(read, cells)
 
 
-def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
+def placed(table: Sheet, cells: Any) -> Sheet:
     """Add places to lists: below all others what did not finish, without what did not start.
 
     Items that are alone in their list are left out, too.
     """
     lower = np.array([cell.lower() for cell in cells], dtype=object)
-    last, out = (np.isin(lower, list(terms)) for terms in (LAST, OUT))
-    out |= last & (sheet.unplaced == "out")
+    cells = np.where(lower == "", "blank", cells)
+    last, out = (np.isin(lower, list(terms)) for terms in (LAST | {""}, OUT))
+    out |= last & (table.unplaced == "out")
     number = pd.factorize(table.frame["list"])[0]
     alone = np.bincount(number, ~out)[number] == 1
-    out, cells = out | alone, np.where(alone, "alone", cells)
+    out |= alone
+    cells = np.where(alone, "alone", cells)
     values = pd.Series(mapped(seconds, cells))
     missing = np.isin(cells, ["99", "999", "-99"])
     missing &= values[~missing].between(0, 20).all()
-    if sheet.better:
+    if table.better:
         lists = values.groupby(number)
         least = lists.transform("min")
-        wrong = (values == 0) & (least.min() == 0) & (least.max() > 0) & (sheet.better == "low")
+        wrong = (values == 0) & (least.min() == 0) & (least.max() > 0) & (table.better == "low")
         refuse_first(
             wrong,
             lambda row: (
@@ -296,26 +301,23 @@ def placed(sheet: Sheet, table: Table, cells: Any) -> Table:
                 "numbers if 0 is the best"
             ),
         )
-        values = lists.rank("min", ascending=sheet.better == "low")
-    notes = []
-    for rows, what in (
-        (last & ~out, "below all others of the event"),
-        (out, "left out"),
-        (missing, "read as numbers, which are no places if they say that there is none"),
-    ):
-        if rows.any():
-            notes.append(cells_note(what, cells[rows]))
-    read = table.assign(place=values.astype("Int64").array)
-    return replace(read, notes=(*table.notes, *notes)).take(np.flatnonzero(~out))
+        values = lists.rank("min", ascending=table.better == "low")
+    numbers = "read as numbers, which are no places if they say that there is none"
+    read = table.assign(place=values.astype("Int64").array).noted(
+        *cells_note("below all others of the event", cells[last & ~out]),
+        *cells_note("left out", cells[out]),
+        *cells_note(numbers, cells[missing]),
+    )
+    return read.take(np.flatnonzero(~out))
 
 
-def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
+def orders_by_place(sheet: Sheet) -> Readings:
     """Read orders with a row for each event and a column for each place."""
     if sheet.is_crossed or any(best_and_worst(sheet, quizzes=True)):
         return
     columns_of: dict[Any, dict[int, Any]] = {}
     for column in sheet.columns:
-        question, _, name = str(sheet.table.called(column)).rpartition("[")
+        question, _, name = str(sheet.called(column)).rpartition("[")
         for part in (parts := words(name)):
             number = re.fullmatch(r"(\d+)(st|nd|rd|th|er|e|eme|o|a)?", part)
             rank = int(number[1]) if number else RANKS.get(part, 0)
@@ -333,16 +335,17 @@ def orders_by_place(sheet: Sheet) -> Iterator[Reading]:
         others = [
             name for name in sheet.columns if name not in ordered and "1" in sheet.words(name)
         ]
-        if others and is_numeric(sheet.rows(ordered).ravel()):
+        if others and is_numeric(sheet.texts(ordered).ravel()):
             continue
         if max(columns) == len(columns) > 2 and sets[0] & set().union(*sets[1:]):
             what = f"orders, from {ordered[0]!r} to {ordered[-1]!r}"
             yield Reading(what, partial(_melted, sheet, ordered, "place"), names)
 
 
-def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
+def orders_by_item(sheet: Sheet) -> Readings:
     """Read orders with a column for each item and a row for each event, or the other way round."""
-    size, by_rank = len(sheet.table.frame), not sheet.better
+    size = len(sheet.frame)
+    by_rank = not sheet.better
     if by_rank:  # also places such as 1st and second
         sheet = replace(sheet)
         for column in sheet.columns:
@@ -371,18 +374,18 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     ranks = [
         column
         for column in free
-        if not sheet.noun(column) <= EVENTS | PLACES and not {*sheet.words(column)} & NOT_ITEMS
+        if not sheet.noun(column) <= EVENTS | PLACES and not sheet.parts(column) & NOT_ITEMS
     ]
     doubtful = [column for column in free if column not in ranks][:_MOST_EVENTS]
     # An item may be called 'Weight' or 'Group': the places of a row are incomplete without it.
     for more in (more for few in range(4) for more in combinations(doubtful, few)):
         columns = [column for column in free if column in (*ranks, *more)]
-        if len(columns) > 2 and all(map(complete, sheet.rows(columns))):
+        if len(columns) > 2 and all(map(complete, sheet.texts(columns))):
             ranks = columns
             break
     named = [column for column in sheet.columns if column not in ranks]
-    by_column = all({*sheet.words(column)} <= _EVENT_WORDS for column in ranks)
-    sure = by_column or all(map(complete, sheet.rows(ranks)))
+    by_column = all(sheet.parts(column) <= _EVENT_WORDS for column in ranks)
+    sure = by_column or all(map(complete, sheet.texts(ranks)))
     few = len(ranks) < 3 - by_column or size < 2
     few |= 0 < sum(map(sheet.rises, ranks)) < len(ranks) + by_rank
     if few or (len(named) > 1 + len(sheet.columns) // 4 and not sure):
@@ -394,10 +397,10 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         column
         for column in sheet.named & {"item"} or named
         if len({*sheet.cells(column)}) == size > 2
-        and ({*sheet.words(column)} & NUMBERS or not is_numeric(sheet.cells(column)))
+        and (sheet.parts(column) & NUMBERS or not is_numeric(sheet.cells(column)))
     ]
     labels.sort(key=lambda column: is_numeric(sheet.cells(column)))  # names before numbers
-    if not by_column and all(map(fits, sheet.rows(ranks))):
+    if not by_column and all(map(fits, sheet.texts(ranks))):
         values = np.array([[*map(seconds, sheet.cells(column))] for column in ranks])
         odd = [
             column
@@ -406,7 +409,7 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
         ]
         for apart in ([], odd)[: 1 + bool(odd)]:
             items = [column for column in ranks if column not in apart]
-            what = f"orders, a row each, of {listed(map(sheet.table.called, items))}{best}"
+            what = f"orders, a row each, of {listed(map(sheet.called, items))}{best}"
             events = [*apart, *labels]
             names = {"list": events[0]} if events else {}
             if by_rank:
@@ -416,18 +419,18 @@ def orders_by_item(sheet: Sheet) -> Iterator[Reading]:
     of_rows |= {column for column in named if sheet.is_named(column, EVENTS)}
     if labels and not of_rows and all(fits(sheet.cells(column)) for column in ranks):
         what = f"orders, a column each, of the items in {labels[0]!r}{best}"
-        reading = partial(_melted, sheet, ranks, "list", labels[0])
-        yield Reading(what, reading, {"item": labels[0]})
+        yield Reading(what, partial(_melted, sheet, ranks, "list", labels[0]), {"item": labels[0]})
 
 
 def _is_apart(values: Floats, others: Floats) -> bool:
     """Tell whether numbers may be no times or points: they count rows, or are far from others."""
-    low, high = np.nanmin(others), np.nanmax(others)
+    low = np.nanmin(others)
+    high = np.nanmax(others)
     far = max(np.nanmin(values) - high, low - np.nanmax(values)) > high - low
     return bool(far or (len(values) > 3 and (np.diff(values) == 1).all()))
 
 
-def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) -> Table:
+def _melted(sheet: Sheet, columns: Labels, are: str, more: Any = None) -> Sheet:
     """Return a row for each item of each list.
 
     The columns are the places, the items or the lists (``are``); each row is a list, but in the
@@ -435,47 +438,46 @@ def _melted(sheet: Sheet, columns: Sequence[Any], are: str, more: Any = None) ->
     cells, shape (n, k).
     """
     for column in columns if sheet.better else ():
-        sheet.table.check_marks(sheet.table.frame[column])
-    cells = sheet.rows(columns)
+        sheet.check_marks(sheet.frame[column])
+    cells = sheet.texts(columns)
     rows, at = np.nonzero(cells != "")
-    notes = list[str]()
-    if are == "place" and more is None:
+    by_place = are == "place" and more is None
+    if by_place:
         given = pd.Series(cells[rows, at])
-        labels, blank = {*given}, given.str.lower().isin(NO_ITEM)
+        labels = {*given}
+        blank = given.str.lower().isin(NO_ITEM)
         split = re.compile(r"\s*[/=&+]\s*").split
         parts = given.map(lambda cell: each if labels >= {*(each := split(cell))} else [cell])
-        tied = parts.map(len) > 1
-        notes = [
-            cells_note(f"read as {what}", given[wrote], "cell")
-            for what, wrote in (("blanks", blank), ("ties", tied))
-            if wrote.any()
-        ]
+        tied = given[parts.map(len) > 1]
+        blanks = cells_note("read as blanks", given[blank], "cell")
+        sheet = sheet.noted(*blanks, *cells_note("read as ties", tied, "cell"))
         parts = parts[~blank].explode()
-        rows, at = rows[parts.index], at[parts.index]
-    read, places = sheet.table.take(rows), cells[rows, at]
-    read = replace(read, notes=(*read.notes, *notes))
-    index = sheet.table.frame.index
-    lists = index[rows] if index.is_unique else rows
-    items = np.array([*map(sheet.table.called, columns)], dtype=object)[at]
+        rows = rows[parts.index]
+        at = at[parts.index]
+    index = sheet.frame.index
     dropped = [*columns]
+    lists = index[rows] if index.is_unique else rows
+    items = np.array([*map(sheet.called, columns)], dtype=object)[at]
+    places = cells[rows, at]
     if are == "place":
-        items = sheet.table.frame[dropped].to_numpy(dtype=object)[rows, at]
-        items = parts.to_numpy() if more is None and tied.any() else items
         places = at + 1 if more is None else more[rows, at]
+        items = sheet.frame[dropped].to_numpy(dtype=object)[rows, at]
+        items = parts.to_numpy() if by_place and len(tied) else items
     if are == "list":
-        lists, items = items, read.frame[more].to_numpy()
+        lists = items
+        items = sheet.frame[more].to_numpy()[rows]
         dropped += [more]
-    read = read.without(dropped).assign(list=lists, item=items)
-    return placed(sheet, read, [*map(str, places)])
+    read = sheet.take(rows).without(dropped).assign(list=lists, item=items)
+    return placed(read, [*map(str, places)])
 
 
-def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
+def orders_in_cells(sheet: Sheet) -> Readings:
     """Read orders that are written in one cell each, such as A > B = C."""
     if any(pair.ordered for pair in label_pairs(sheet)):  # verdicts on two sides
         return
     for column in sheet.columns:
-        cells = pd.Series(sheet.cells(column), sheet.table.frame.index)
-        marks = ">,;" if {*sheet.words(column)} & ORDERS else ">"
+        cells = pd.Series(sheet.cells(column), sheet.frame.index)
+        marks = ">,;" if sheet.parts(column) & ORDERS else ">"
         if cells.str.fullmatch(r"\[.*\]").all():  # lists
             cells = cells.str[1:-1].str.replace(
                 r"""(?<![^,])\s*["']|["']\s*(?![^,])""", "", regex=True
@@ -496,20 +498,21 @@ def orders_in_cells(sheet: Sheet) -> Iterator[Reading]:
         ways += [mark] * tied.isdisjoint(blocks)
         for between in ways if "" not in tied else ():
             parts = cells.str.split(rf"\s*([{between}])\s*", expand=True)
-            items, apart = parts.iloc[:, ::2], (parts.iloc[:, 1::2] != "=").to_numpy()
+            items = parts.iloc[:, ::2]
+            apart = (parts.iloc[:, 1::2] != "=").to_numpy()
             # Otherwise these are no items, or verdicts on two sides such as A>B and A=B.
             ordered = items.shape[1] > 2 or cells.str.contains(mark).all()
             if ordered and items.stack().duplicated().any():
                 places = 1 + np.pad(apart, ((0, 0), (1, 0))).cumsum(axis=1)
                 items = items.add_prefix("place ")
-                parted = replace(sheet, table=sheet.table.without([column]).assign(**items))
-                what = f"the orders in {sheet.table.called(column)!r}"
+                parted = sheet.without([column]).assign(**items)
+                what = f"the orders in {sheet.called(column)!r}"
                 what += ", in which = is a tie" * (between != mark)
                 reading = partial(_melted, parted, [*items], "place", places)
                 yield Reading(what, reading, {"list": column})
 
 
-def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
+def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Readings:
     """Read the best and the worst of the items that were shown.
 
     Where most labels are in one row alone, or no column says who answered, the answer may be the
@@ -522,7 +525,7 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
         [name for name in names if {*names[name][:1]} & ends]
         for ends in (EXTREMES if quizzes else (BEST, WORST))
     )
-    stems: dict[tuple[str, ...], list[Any]] = {}
+    stems: dict[Texts, list[Any]] = {}
     unlike = NOT_LABELS - OPTIONS if quizzes else NOT_LABELS
     said = RIGHT | ANSWERS if quizzes else OUTCOMES
     for column, parts in names.items():
@@ -534,16 +537,15 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
             continue
         ends = best + worst
         if not worst:  # choices of one
-            words_of = {name: {*sheet.words(name)} for name in best or names}
             ends = [
                 name
-                for name, parts in words_of.items()
-                if (best or (parts & said and parts <= said | BESIDE))
+                for name in best or names
+                if (best or sheet.parts(name) & said and sheet.parts(name) <= said | BESIDE)
                 and _picked(sheet, name, columns).any(axis=1).mean() > 0.5
             ]
             # Beside the right answer may be the one that was given.
-            ends = [name for name in ends if RIGHT.isdisjoint(words_of[name])] or ends
-            again = pd.Series(sheet.rows(columns).ravel()).duplicated(keep=False).mean() > 0.5
+            ends = [name for name in ends if not sheet.parts(name) & RIGHT] or ends
+            again = pd.Series(sheet.texts(columns).ravel()).duplicated(keep=False).mean() > 0.5
             again &= not any(is_unsigned(sheet, name) for name in ends)
             if not (best or again or quizzes):
                 continue
@@ -551,30 +553,40 @@ def best_and_worst(sheet: Sheet, *, quizzes: bool = False) -> Iterator[Reading]:
             shown = {f"item_{number}": column for number, column in enumerate(columns, 1)}
             called = dict(zip(("best", "worst"), ends, strict=False))
             what = " and ".join(f"the {end} {column!r}" for end, column in called.items())
-            extremes = partial(_extremes, sheet, ends, columns)
-            yield Reading(f"{what} of {listed(columns)}", extremes, called | shown)
+            picked = [[_picked(sheet, end, columns, by) for end in ends] for by in _BY]
+            both = np.any(picked, axis=-1).all() and not np.array_equal(picked[0], picked[1])
+            named_by = chain(*map(words, sheet.texts(ends).ravel()))
+            both &= {*named_by} <= {*chain(*map(sheet.words, columns))}
+            cell = sheet.cells(ends[0])[0]
+            column = columns[_picked(sheet, ends[0], columns, "positions")[0].argmax()]
+            for by, how in _BY.items() if both else {"": ""}.items():
+                extremes = partial(_extremes, sheet, ends, columns, by)
+                how = how.format(cell, column)
+                yield Reading(f"{what} of {listed(columns)}{how}", extremes, called | shown)
 
 
-def _picked(sheet: Sheet, column: Any, columns: Sequence[Any]) -> Any:
+def _picked(sheet: Sheet, column: Any, columns: Labels, by: str = "") -> Any:
     """Tell which of the items shown in ``columns`` each cell names, by its label or its column."""
-    labels, cells = sheet.rows(columns), sheet.cells(column)
+    labels = sheet.texts(columns)
+    cells = sheet.cells(column)
     here = (labels == cells[:, np.newaxis]) & (labels != "")
     spots = np.array([_spot(sheet.words(column)) for column in columns])
     by_name = spots == np.array([[_spot(words(cell))] for cell in cells])
-    return max(here, by_name, key=lambda mask: mask.any(axis=1).sum())
+    ways = dict(zip(_BY, (here, by_name), strict=True))
+    return ways[by or max(ways, key=lambda way: ways[way].any(axis=1).sum())]
 
 
-def _extremes(sheet: Sheet, ends: Sequence[Any], columns: Sequence[Any]) -> Table:
+def _extremes(sheet: Sheet, ends: Labels, columns: Labels, by: str) -> Sheet:
     """Return orders of what was shown: best 1, worst 3, all others 2."""
-    table, places = sheet.table, np.full((len(sheet.table.frame), len(columns)), 2)
+    places = np.full((len(sheet.frame), len(columns)), 2)
     for place, column in zip((1, 3), ends, strict=False):
-        here = _picked(sheet, column, columns)
+        here = _picked(sheet, column, columns, by)
         reason = " is none of the items of the row; name one of them, or drop the row"
-        table.refuse(column, ~here.any(axis=1), reason)
+        sheet.refuse(column, ~here.any(axis=1), reason)
         reason = " is the best and the worst; correct one of the two cells, or drop the row"
-        table.refuse(column, (here & (places == 1)).any(axis=1), reason)
+        sheet.refuse(column, (here & (places == 1)).any(axis=1), reason)
         places[here] = place
-    return _melted(replace(sheet, table=table.without(ends)), columns, "place", places)
+    return _melted(sheet.without(ends), columns, "place", places)
 
 
 def _spot(name: Sequence[str]) -> str:

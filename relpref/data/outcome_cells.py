@@ -1,13 +1,13 @@
 """Cells of outcomes as codes: which side was preferred, a tie, a blank or a void answer."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats, Mask
+from relpref.data.arrays import Columns, Floats, Mask
 from relpref.data.readings import (
     BESIDE,
     BESIDE_LOSER,
@@ -45,10 +45,11 @@ _WALKOVER = re.compile(
 Codes = Floats
 VOIDED = -np.inf
 # The columns, by the names used here, that choose a way to read a column, and its codes.
-Way = tuple[Mapping[str, Any], Codes]
+Way = tuple[Columns, Codes]
 # As in 'Ayr won by 3 runs', 'Ayr by 3' and 'W 3-1'.
 _WON_BY = re.compile(r"(?<=\S) (?:won|wins) (?:by |\().*|(?<=^[WLDT]) \d.*|(?<=\S) by \d.*")
-_NUMBER, _COLON = r"(?:\d*\.5|\d+)", "[-–—−:x×]"
+_NUMBER = r"(?:\d*\.5|\d+)"
+_COLON = "[-–—−:x×]"
 _SCORE = re.compile(
     rf"{_NUMBER} *{_COLON} *{_NUMBER}( *\(?[a-z][a-z. ]*\)?"
     rf"| *\([a-z. ]*{_NUMBER} *{_COLON} *{_NUMBER}[a-z. ]*\))?"
@@ -73,19 +74,21 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     """
     at, distinct = pd.factorize(sheet.cells(column))
     texts = np.array([_WON_BY.sub("", cell) for cell in distinct], dtype=object)
-    each, parts = texts[at], {*sheet.words(column)}
-    labels = {plain(label) for end in pair[:2] for label in {*sheet.cells(end)}}
+    each = texts[at]
+    parts = sheet.parts(column)
+    labels = {plain(label) for end in pair.ends for label in {*sheet.cells(end)}}
     parted = (_side_and_strength(plain(text), labels) for text in texts)
     cells, strengths = zip(*parted, strict=True)
     common = np.array([common_code(cell, labels, TIES | UNSURE) for cell in cells])
-    by_result, named = {"result": column}, sheet.named & {"winner", "result"}
+    by_result = {"result": column}
+    named = sheet.named & {"winner", "result"}
     turned = by_result | {"first": pair.second, "second": pair.first}
     ways = list[Way]()
 
     def any_fits() -> bool:
         return any(fits(codes) for _, codes in ways)
 
-    def add(codes: Codes, columns: Mapping[str, Any] = by_result) -> None:
+    def add(codes: Codes, columns: Columns = by_result) -> None:
         ways.append((columns, np.where(np.isfinite(codes), codes * strengths, common)[at]))
 
     def add_sides(sides: Sequence[str], sign: float = 1.0, *, both: bool = False) -> None:
@@ -97,8 +100,8 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
 
     if "result" not in named:
         ties = np.array([len(cell) > 2 and cell in TIES for cell in cells])[at]
-        for labeled in (pair, *(other for other in pair.ids if column not in other[:2])):
-            first, second = map(sheet.cells, labeled[:2])
+        for labeled in (pair, *(other for other in pair.ids if column not in other.ends)):
+            first, second = map(sheet.cells, labeled.ends)
             won = 1.0 * (each == first) - (each == second)
             ways.append(({"winner": column}, np.where(won != 0, won, common[at])))
             tied = (won != 0) & ties
@@ -115,7 +118,8 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
         if not lone:
             add_sides([side[0] for side in pair.marker])
     sign = -1.0 if pair.marker[1] in parts and pair.marker[0] not in parts else 1.0
-    kind, numbers = KIND_OF_SIDES.get(pair.marker), depth > 1 or named
+    kind = KIND_OF_SIDES.get(pair.marker)
+    numbers = depth > 1 or named
     # Visitor and home stand against the order of these words: the first may be either.
     against = sheet.columns.index(pair.first) > sheet.columns.index(pair.second)
     no_first = not (pair.ordered or pair.decided) and parts.isdisjoint(pair.marker)
@@ -128,7 +132,7 @@ def tried_outcomes(sheet: Sheet, pair: Pair, column: Any, depth: int) -> list[Wa
     # Words for sides of another kind: "B" is one where it is no label, and the columns are 1 and 2.
     for sides, other in {} if pair.decided else KIND_OF_SIDES.items():
         if sides[0] not in "01" and not (lone and other == kind):
-            clear = pair.ordered and (other not in UNORDERED or pair[:2] == PAIR)
+            clear = pair.ordered and (other not in UNORDERED or pair.ends == PAIR)
             add_sides(sides, both=not clear and kind != other)
     if not depth:
         return ways
@@ -176,6 +180,11 @@ def common_code(cell: str, labels: Collection[str] = (), ties: Collection[str] =
     return 0.0 if said & (BOTH_BAD | {*ties}) and cell not in labels else np.inf
 
 
+def void_of(cells: Iterable[str]) -> set[str]:
+    """Return the cells that are blank, or say that there is no answer."""
+    return {cell for cell in {*cells} if not common_code(cell) >= 0}
+
+
 def margins(cells: Iterable[str]) -> Codes:
     """Return the signs of scores such as 2:1 or 1:1 (4:3), and infinity for other cells."""
     texts = [_in_sets(_SHOOTOUT.sub(r"\1:\3 (\2:\4)", cell.replace("½", ".5"))) for cell in cells]
@@ -193,7 +202,8 @@ def margins(cells: Iterable[str]) -> Codes:
 def middle_of(cells: Collection[str]) -> int | None:
     """Return the middle of a scale of preference: 0 of -3 to 3, 4 of 1 to 7; None for no scale."""
     grades = {int(cell) for cell in cells if _is_grade(cell)} or {0}
-    low, high = min(grades), max(grades)
+    low = min(grades)
+    high = max(grades)
     return 0 if low < 0 else (1 + high) // 2 if low == 1 and high in (5, 7, 9) else None
 
 
@@ -201,7 +211,8 @@ def _in_sets(text: str) -> str:
     """Return scores of sets such as 6-4 3-6 7-6 (5) as how many each side won, such as 2-1."""
     sets = re.split("[ ,;]+", re.sub(r" *\(\d+\)|[][]", "", text))
     signs = margins(sets) if len(sets) > 1 else np.zeros(1)
-    won, lost = (signs == 1).sum(), (signs == -1).sum()
+    won = (signs == 1).sum()
+    lost = (signs == -1).sum()
     # Scores of legs or of halves may be tied, or add up to another result.
     return f"{won}-{lost}" if won != lost and won + lost == len(sets) else text
 
@@ -219,7 +230,7 @@ def walkovers(sheet: Sheet, column: Any) -> Mask:
     Otherwise these rows may have been kept on purpose.
     """
     void = np.zeros(len(sheet.cells(column)), bool)
-    if {*sheet.words(column)} & COMMENTS:
+    if sheet.parts(column) & COMMENTS:
         for row, cell in enumerate(sheet.cells(column)):
             void[row] = bool(_WALKOVER(cell)) or " ".join(words(cell)) in VOID
     return void & (void.sum() <= 0.5 * len(void))

@@ -15,7 +15,16 @@ import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike
 
-from relpref.data.arrays import Floats, Integers, Positions, chosen_rows, counted, read_only, shown
+from relpref.data.arrays import (
+    Floats,
+    Integers,
+    Positions,
+    Texts,
+    chosen_rows,
+    counted,
+    read_only,
+    shown,
+)
 from relpref.data.attributes import Known, given_columns, standardization
 from relpref.data.comparisons import Comparisons, read_comparisons
 from relpref.data.edges import (
@@ -30,7 +39,14 @@ from relpref.data.forms import NAME, answer_table, compared
 from relpref.data.graph import Graph, check_cliques
 from relpref.data.items import ItemTable, items_of, read_item_table
 from relpref.data.labels import LabelIndex, alike_note, label_column, plain_labels
-from relpref.data.relation import Relation, check_known, checked_relations, decoded, find_files
+from relpref.data.relation import (
+    Relation,
+    Relations,
+    check_known,
+    checked_relations,
+    decoded,
+    find_files,
+)
 from relpref.data.table_files import suffix_of
 from relpref.data.tables import is_path, read_table
 from relpref.errors import DataError
@@ -77,14 +93,14 @@ class PreferenceData:
 
     labels: tuple[Any, ...]
     attributes: Floats
-    attribute_names: tuple[str, ...]
+    attribute_names: Texts
     attribute_center: Floats
     attribute_scale: Floats
     comparisons: Comparisons
     _graphs: dict[str, Graph]
     _links: dict[str, EdgeTable] = field(default_factory=dict)
     answered: bool = True
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
 
     def __post_init__(self) -> None:
         """Keep the order of the graphs: JAX would sort the keys of a plain dictionary."""
@@ -95,7 +111,7 @@ class PreferenceData:
         cls,
         items: Any = None,
         answers: Any = None,
-        relations: Mapping[str, Any] | None = None,
+        relations: Relations = None,
         *,
         columns: Mapping[str, str] | None = None,
         covariates: Sequence[str] = (),
@@ -177,13 +193,15 @@ class PreferenceData:
                 raise DataError(f"sheet={sheet!r}: the answers are no file; leave it out")
             answers = read_table(answers, repeats=True, sheet=sheet)
         if encoding is not None:
-            items, answers = decoded(items, encoding), decoded(answers, encoding)
+            items = decoded(items, encoding)
+            answers = decoded(answers, encoding)
             relations = {
                 name: decoded(edges, encoding) for name, edges in (relations or {}).items()
             }
         if hasattr(answers, "rankers") and items is None and not relations:
             return cls.from_rankings(answers)
-        table, labels = None, []
+        table = None
+        labels = []
         if answers is not None:
             try:
                 table = answer_table(answers, columns, covariates, options=options)
@@ -251,8 +269,7 @@ class PreferenceData:
         Items that a ranking does not rank have no part in it: `Rankings.completed` puts them below
         all others. A ranking of one item alone is refused.
         """
-        data: PreferenceData = rankings.items.with_comparisons(rankings)
-        return data
+        return rankings.items.with_comparisons(rankings)
 
     @property
     def relations(self) -> Mapping[str, Graph]:
@@ -264,7 +281,7 @@ class PreferenceData:
         """Links of each directed or bipartite relation, which its graphs are made of; read-only."""
         return MappingProxyType(self._links)
 
-    def parts_of(self, name: str) -> tuple[str, ...]:
+    def parts_of(self, name: str) -> Texts:
         """Return the names of a relation's graphs: its own, or the roles of a directed one."""
         check_known(name, (*self._links, *self._graphs))
         if name not in self._links:
@@ -365,11 +382,7 @@ class PreferenceData:
         """
         return self.comparisons.grouped(by), by
 
-    def with_comparisons(
-        self,
-        table: Any,
-        **options: Any,
-    ) -> "PreferenceData":
+    def with_comparisons(self, table: Any, **options: Any) -> "PreferenceData":
         """Return the data with other answers in place of these.
 
         Known raters and groups keep their places, and covariates stay what they are.
@@ -423,9 +436,7 @@ class PreferenceData:
             attribute_scale=read_only(np.ones(0)),
         )
 
-    def extend(
-        self, items: Any = None, relations: Mapping[str, Any] | None = None
-    ) -> "PreferenceData":
+    def extend(self, items: Any = None, relations: Relations = None) -> "PreferenceData":
         """Return the data with newcomers appended to the items.
 
         What the model is scaled by stays that of the known items: ``attribute_center``,
@@ -466,14 +477,17 @@ class PreferenceData:
         index = LabelIndex((*self.labels, *newcomers.labels), lambda row: f"items, row {row}")
         graphs: dict[str, Graph] = {}
         kept = [note for note in self.notes if note not in _alike_items(self.labels)]
-        all_links, notes = dict(self.links), [*kept, *newcomers.notes, *_alike_items(index.labels)]
+        all_links = dict(self.links)
+        notes = [*kept, *newcomers.notes, *_alike_items(index.labels)]
         for name in dict.fromkeys(self.relation_of(part) for part in self.relations):
             before = {part: self.relations[part] for part in self.parts_of(name)}
             edges = self._edges_of(name)
-            stale, new = graph_notes(name, edges, before), []
+            stale = graph_notes(name, edges, before)
+            new = []
             if name in more:
                 added = self._read_more(name, more[name], index)
-                edges, new = edges.joined(added), [*added.notes]
+                edges = edges.joined(added)
+                new = [*added.notes]
             if name in all_links:
                 all_links[name] = edges
             # Also without new edges: the traffic of a random walk depends on how many items there
@@ -590,7 +604,7 @@ def _are_answers(table: Any) -> bool:
     return False
 
 
-def _alike_items(labels: Iterable[Any]) -> tuple[str, ...]:
+def _alike_items(labels: Iterable[Any]) -> Texts:
     return tuple(f"items: {note}" for note in alike_note(labels, "label"))
 
 
@@ -603,10 +617,7 @@ register(
 
 
 def assembled(
-    read: ItemTable,
-    relations: Mapping[str, Any] | None,
-    comparisons: Any = None,
-    covariates: Sequence[str] = (),
+    read: ItemTable, relations: Relations, comparisons: Any = None, covariates: Sequence[str] = ()
 ) -> PreferenceData:
     """Make the data of items that were read; see `PreferenceData.from_tables` for the rest."""
     index = read.index()

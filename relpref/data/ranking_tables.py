@@ -14,7 +14,16 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from relpref.data.arrays import Array, Floats, Positions, counted, read_only, refuse_first, shown
+from relpref.data.arrays import (
+    Array,
+    Floats,
+    Labels,
+    Positions,
+    counted,
+    read_only,
+    refuse_first,
+    shown,
+)
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, Place, blank_note, read_labels
 from relpref.data.preference import PreferenceData, assembled
@@ -75,7 +84,7 @@ def in_order(values: Any, name: str) -> Any:
     )
 
 
-def place_of(rankers: Sequence[Any], row: int) -> str:
+def place_of(rankers: Labels, row: int) -> str:
     """The words that name a ranking."""
     by = "" if rankers[row] == row else f" (of {shown(rankers[row])})"
     return f"ranking {row}{by}"
@@ -92,7 +101,7 @@ def _ranked(
     rows: Any,
     codes: Any,
     keys: Any,
-    labels: Sequence[Any],
+    labels: Labels,
     items: Any,
     rankers: tuple[Any, ...],
     where: Place,
@@ -170,7 +179,8 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
     if isinstance(orders, pd.Series) and rankers is None:
         rankers = orders.index
     orders = list(orders)
-    by, blanks = _read_rankers(rankers, len(orders)), set[str]()
+    by = _read_rankers(rankers, len(orders))
+    blanks = set[str]()
     entries = [
         (row, key, label)
         for row, order in enumerate(orders)
@@ -180,11 +190,16 @@ def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
     if not entries:
         raise DataError("orders: there are none; give at least one ranking")
     rows, keys, labels = zip(*entries, strict=True)
-
-    def where(entry: int) -> str:
-        return f"{place_of(by, rows[entry])}, place {keys[entry]}"
-
-    return _ranked(rows, np.arange(len(labels)), keys, labels, items, by, where, blanks)
+    return _ranked(
+        rows,
+        np.arange(len(labels)),
+        keys,
+        labels,
+        items,
+        by,
+        lambda entry: f"{place_of(by, rows[entry])}, place {keys[entry]}",
+        blanks,
+    )
 
 
 def _blocks(order: Any, where: str, blanks: set[str]) -> list[list[Any]]:
@@ -217,7 +232,7 @@ def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) ->
         raise DataError(
             f"{table.name}: it has no rows or no columns; give at least one ranking of one item"
         )
-    if {"item", "position"} & set(table.frame.columns):
+    if {"item", "position"} & {*table.columns}:
         return _read_long(table, items)
     rankers, labels, values = _wide(table, partial(table.counts, remedy=_POSITION))
     where = partial(_column_of, table)
@@ -234,7 +249,8 @@ def read_scores(scores: Any, items: Any, rankers: Any) -> Read:
                 "scores: the sparse matrix stores an entry twice; call sum_duplicates() if they "
                 "are to be added"
             )
-        shape, ranked = matrix.shape, ~np.isnan(matrix.data)
+        shape = matrix.shape
+        ranked = ~np.isnan(matrix.data)
         rows, codes, values = (part[ranked] for part in (*matrix.coords, matrix.data))
     else:
         if isinstance(scores, pd.DataFrame):
@@ -295,10 +311,11 @@ def _wide(table: Table, read: Callable[..., Array]) -> tuple[tuple[Any, ...], li
     ``read`` returns the values in some rows of a column.
     """
     frame = table.frame
-    by: Any = frame.index
+    by = frame.index
     if "ranker" in frame.columns or table.text:
         name = "ranker" if "ranker" in frame.columns else frame.columns[0]
-        by, frame = frame[name], frame.drop(columns=name)
+        by = frame[name]
+        frame = frame.drop(columns=name)
     where = partial(_column_of, table)
     rankers = tuple(read_labels(by, table.place, (), table.blanks))
     labels = read_labels(frame.columns, where, (), table.blanks)
@@ -313,8 +330,9 @@ def _wide(table: Table, read: Callable[..., Array]) -> tuple[tuple[Any, ...], li
 def _read_long(table: Table, items: Any) -> Read:
     check_columns(table, ("ranker", "item", "position"), ("ranking",))
     places = table.counts("position", _POSITION)
-    labels, by = table.labels("item"), table.labels("ranker")
-    keys = table.labels("ranking") if "ranking" in table.frame.columns else by
+    labels = table.labels("item")
+    by = table.labels("ranker")
+    keys = table.labels("ranking") if "ranking" in table.columns else by
     rankers: dict[Any, Any] = {}
     for row, (key, ranker) in enumerate(zip(keys, by, strict=True)):
         if rankers.setdefault(key, ranker) != ranker:
@@ -324,7 +342,8 @@ def _read_long(table: Table, items: Any) -> Read:
             )
     numbers = {key: number for number, key in enumerate(rankers)}
     rows = np.array([numbers[key] for key in keys], dtype=np.int64)
-    codes, gave = np.arange(len(labels)), tuple(rankers.values())
+    codes = np.arange(len(labels))
+    gave = tuple(rankers.values())
     return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), table.blanks)
 
 
@@ -360,7 +379,8 @@ def read_preflib(path: FilePath, incomplete: Any) -> Read:
             "nothing is known of them (Rankings.from_preflib, --incomplete)"
         )
     names = _names(file, metadata)
-    counts, entries = list[int](), list[tuple[int, int, int]]()
+    counts = list[int]()
+    entries = []
     for place, line in lines:
         if line[0] != "#":
             count, blocks = _read_order(place, line, kind, len(names))

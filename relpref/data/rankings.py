@@ -18,6 +18,7 @@ from relpref.data.arrays import (
     Integers,
     Mask,
     Positions,
+    Texts,
     chosen_rows,
     counted,
     listed,
@@ -39,6 +40,7 @@ from relpref.data.ranking_tables import (
     read_preflib,
     read_scores,
 )
+from relpref.data.relation import Relations
 from relpref.data.table_files import suffix_of
 from relpref.errors import DataError
 from relpref.files import FilePath
@@ -210,9 +212,10 @@ class Rankings:
         return self.shape[0]
 
     @cached_property
-    def kinds(self) -> tuple[str, ...]:
+    def kinds(self) -> Texts:
         """The narrowest kind of each ranking: full, top-k, exhaustive or non-exhaustive."""
-        positions, n = self.positions, self.shape[1]
+        positions = self.positions
+        n = self.shape[1]
         last = positions.max(axis=1, initial=-1)
         # Blocks have no gaps, so the blocks before the last one are single items where they have as
         # many items as blocks.
@@ -345,7 +348,7 @@ class Rankings:
         left_out = None if residual is None else read_only(rest)
         return replace(self, features=read_only(features), residual=left_out)
 
-    def with_items(self, table: Any, relations: Mapping[str, Any] | None = None) -> "Rankings":
+    def with_items(self, table: Any, relations: Relations = None) -> "Rankings":
         """Return the rankings with attributes of the items and relations among them.
 
         The table has the same items in any order, labels in the index and numeric attributes in the
@@ -356,7 +359,8 @@ class Rankings:
         DataError
             If the items are not the same, or the tables cannot be used.
         """
-        read, labels = read_item_table(table), self.items.labels
+        read = read_item_table(table)
+        labels = self.items.labels
         index = read.index()
         rows = index.locate(labels, lambda _: "items", "give every ranked item a row in the table")
         if len(index) > len(rows):
@@ -422,8 +426,7 @@ class Rankings:
         The items are chosen among those that a ranking ranks; all are kept where these are fewer.
         """
         check_number(k, "k items")
-        chosen = _chosen(self.positions >= 0, k, rng_key)
-        rows, columns = np.nonzero(chosen)
+        rows, columns = np.nonzero(_chosen(self.positions >= 0, k, rng_key))
         return self._with_positions(
             numbered(rows, columns, self.positions[rows, columns], self.shape)
         )
@@ -492,7 +495,8 @@ class Rankings:
         m, n = self.shape
         kind = self.kind if len(set(self.kinds)) == 1 else f"partly {self.kind}"
         ranked = (self.positions >= 0).sum(axis=1)
-        few, many = ranked.min(initial=n), ranked.max(initial=0)
+        few = ranked.min(initial=n)
+        many = ranked.max(initial=0)
         of = "" if few == n else f"{few} of " if few == many else f"{few} to {many} of "
         text = f"{counted(m, f'{kind} ranking')} of {of}{counted(n, 'item')}"
         if not self.classes:

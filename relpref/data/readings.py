@@ -2,18 +2,17 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import Mask, counted
+from relpref.data.arrays import Array, Columns, Mask, Texts, counted
 from relpref.data.labels import is_missing, trimmed
-from relpref.data.tables import MISSING, Table
+from relpref.data.tables import MISSING, Table, column_option
 
 
 def terms(text: str) -> frozenset[str]:
@@ -21,54 +20,44 @@ def terms(text: str) -> frozenset[str]:
     return frozenset(" ".join(text.split()).split(", "))
 
 
-def _both(text: str) -> tuple[tuple[str, ...], ...]:
+def _both(text: str) -> tuple[Texts, ...]:
     """Return the words of each term."""
     return tuple(tuple(term.split()) for term in text.split(","))
 
 
 # Words by which the names of two columns differ that hold the two sides of an answer.
 _SIDES = {
-    "numbered": _both(
+    kind: _both(names)
+    for kind, names in re.findall(
+        r"(\w+):([^:;]+)",
         """
-        first second, 1 2, 0 1, one two, a b, x y, premier deuxieme, erste zweite, erster zweiter,
-        primero segundo
-        """
-    ),
-    "left": _both("left right, links rechts, gauche droite, izquierda derecha"),
-    "home": _both(
-        """
-        home away, h v, home vis, home visitor, home guest, home road, host guest, host visitor,
-        h a, h g, heim gast, heim auswarts, local visitante, mandante visitante, casa visitante,
-        casa fora, casa ospite, casa trasferta, domicile exterieur, domicile visiteur, thuis uit,
-        gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag bortalag, hemma borta,
-        hteam vteam
-        """
-    ),
-    "white": _both(
-        """
-        white black, w b, weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas negras,
-        bianco nero
-        """
-    ),
-    "team": _both(
-        "team opponent, team opp, player opponent, fighter opponent, boxer opponent, club opponent"
-    ),
-    "pro": _both(
-        """
-        aff neg, pro con, affirmative negative, proposition opposition, gov opp, government
-        opposition, prop opp, for against
-        """
-    ),
-    "red": _both("red blue, rot blau, rouge bleu, rojo azul, r b"),
-    "blue": _both("white blue"),
-    "radiant": _both("radiant dire"),
-    "visitor": _both("visitor opponent, v o"),
-    "defender": _both("defender challenger, champion challenger, incumbent challenger"),
+        numbered: first second, 1 2, 0 1, one two, a b, x y, premier deuxieme, erste zweite,
+            erster zweiter, primero segundo;
+        left: left right, links rechts, gauche droite, izquierda derecha;
+        home: home away, h v, home vis, home visitor, home guest, home road, host guest, host
+            visitor, h a, h g, heim gast, heim auswarts, local visitante, mandante visitante,
+            casa visitante, casa fora, casa ospite, casa trasferta, domicile exterieur, domicile
+            visiteur, thuis uit, gospodarz gosc, hjemmelag bortelag, hjemme borte, hemmalag
+            bortalag, hemma borta, hteam vteam;
+        white: white black, w b, weiss schwarz, blanc noir, blancs noirs, blanche noire, blancas
+            negras, bianco nero;
+        team: team opponent, team opp, player opponent, fighter opponent, boxer opponent, club
+            opponent;
+        pro: aff neg, pro con, affirmative negative, proposition opposition, gov opp, government
+            opposition, prop opp, for against;
+        red: red blue, rot blau, rouge bleu, rojo azul, r b;
+        blue: white blue;
+        radiant: radiant dire;
+        visitor: visitor opponent, v o;
+        defender: defender challenger, champion challenger, incumbent challenger
+        """,
+    )
 }
 KIND_OF_SIDES = {sides: kind for kind, several in _SIDES.items() for sides in several}
 SIDES = tuple(KIND_OF_SIDES)
 # Sides that are a first and a second in names, and kinds of which neither is the first.
-ORDERED, UNORDERED = _SIDES["numbered"], terms("red, blue, radiant, visitor, defender")
+ORDERED = _SIDES["numbered"]
+UNORDERED = terms("red, blue, radiant, visitor, defender")
 # The same, where the first of them is the better one.
 DECIDED = _both(
     """
@@ -141,7 +130,7 @@ OF_SIDES = terms(
 # Words in names of columns that name a side of each answer for another reason.
 DOUBTFUL = terms(
     """
-    toss, coin, predicted, prediction, pred, expected, half, ht, halftime, server, serve,
+    toss, coin, predicted, prediction, pred, expected, half, ht, htr, halftime, server, serve,
     serving, shown, first, kickoff, bat, batting, favorite, favourite, underdog, host, man,
     best, worst, loser, previous, prev, prior, last, h2h, low, lower, lowest, forecast, tip, tipp,
     favored, favoured, favorit, favori, prognose, pronostic, pronostico, not, out, worse, least,
@@ -155,7 +144,7 @@ GOALS = terms(
     """
     goals, goal, score, scores, points, pts, runs, sets, maps, legs, frames, tore, buts, goles,
     gol, gols, golos, reti, punkte, puntos, final, full, ft, g, total, placar, pen, pens, penalty,
-    penalties, shootout, result, res, satze
+    penalties, shootout, result, res, satze, gole, bramki
     """
 )
 COUNTED = terms("wins, win, votes, won, winner, prefer, prefers, preferred, chose, stimmen, voix")
@@ -223,7 +212,10 @@ SWAPPED = terms(
 )
 # The same, which tell by a side or a label what was shown first or on the left, or as AB and BA.
 SHOWN = terms("shown, displayed, presented, presentation, order, position, left")
-TRUE, FALSE = terms("1, true, yes, ja, oui, si, sí"), terms(", 0, false, no, nein, non")
+TRUE = terms("1, true, yes, ja, oui, si, sí")
+FALSE = terms(", 0, false, no, nein, non")
+# The same in columns that mark ties, where no letter is a label.
+TIED, NOT_TIED = TRUE | terms("y, j, x"), FALSE | {"n"}
 
 PLACES = terms(
     """
@@ -234,6 +226,8 @@ PLACES = terms(
     plaats, miejsce
     """
 )
+# Names of numbers of both sides of which the lower wins.
+FEW_WIN = PLACES | terms("losses, defeats, niederlagen, defaites, derrotas, sconfitte")
 # Names of columns that hold an order in each cell.
 ORDERS = terms(
     """
@@ -278,7 +272,7 @@ EVENTS = (RATERS | MATCHES) | terms(
     epreuve, carrera, prueba, regatta, open, response, prompt, query, screen, survey, wettfahrt,
     wettbewerb, durchgang, manche, prova, etappe, etape, etapa, tappa, rodada, jornada, giornata,
     chid, case, situation, scenario,
-    journee, spieltag, matchday, gameweek, wyscig, lopp, lob
+    journee, spieltag, matchday, runde, ronda, auction, gameweek, wyscig, lopp, lob
     """
 )
 SCORES = terms(
@@ -286,7 +280,8 @@ SCORES = terms(
     score, time, points, pts, seconds, duration, marks, punkte, zeit, temps, tiempo, puntos,
     rating, ratings, stars, grade, total, value, distance, result, note, goals, runs, tore, buts,
     goles, gol, gols, wertung, bewertung, punktzahl, puntuacion, punteggio, nota,
-    schulnote, noten
+    schulnote, noten, punkt, pkt, pkte, gesamtpunkte, wertnote, punti, puntaje, calificacion,
+    voto, voti, bid, bids, gebot, enchere, puja
     """
 )
 # Words in names of columns that are no outcomes, even if their cells are words for two sides.
@@ -392,7 +387,7 @@ def plain(text: Any) -> str:
 
 
 @lru_cache(1 << 14, typed=True)
-def words(name: Any) -> tuple[str, ...]:
+def words(name: Any) -> Texts:
     """Split a name into words, so that ``HomeTeam``, ``home_team`` and ``hometeam`` are equal."""
     text = re.sub(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[A-Z][a-z]{2}|[a-z]{4})", " ", str(name))
     text = plain(re.sub(r"(?<=[a-zß-ÿ])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text))
@@ -400,8 +395,7 @@ def words(name: Any) -> tuple[str, ...]:
     return tuple(part for part in re.split(r"[\W_]+", text) if part)
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """One way to read a table.
 
     Parameters
@@ -414,67 +408,73 @@ class Reading:
     """
 
     description: str
-    table: Callable[[], Table]
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    table: Callable[[], "Sheet"]
+    columns: Columns = {}  # noqa: RUF012
 
 
-@dataclass(frozen=True)
-class Sheet:
+Readings = Iterator[Reading]
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet(Table):
     """A table of answers while its form is recognized.
 
     Parameters
     ----------
-    table : Table
     named : set of str
         Names used here that the user gave to columns.
     better, unplaced, both_bad, unsure : str
         Options of reading, see `relpref.options`.
     """
 
-    table: Table
     named: frozenset[str] = frozenset()
     better: str = ""
     unplaced: str = "last"
     both_bad: str = "tie"
     unsure: str = ""
-    _cells: dict[Any, NDArray[Any]] = field(default_factory=dict, init=False)
+    _cells: dict[Any, Array] = field(default_factory=dict, init=False)
 
-    @property
-    def columns(self) -> list[Any]:
-        """Names of the columns."""
-        return list(self.table.frame.columns)
-
-    def words(self, column: Any) -> tuple[str, ...]:
+    def words(self, column: Any) -> Texts:
         """Return the words of the name that a column was given."""
-        return words(self.table.called(column))
+        return words(self.called(column))
+
+    def parts(self, column: Any) -> frozenset[str]:
+        """Return the different words of the name that a column was given."""
+        return frozenset(self.words(column))
+
+    def option(self, columns: Columns) -> str:
+        """Return how a call and a command give columns names, by the names used here."""
+        return column_option({ours: self.called(theirs) for ours, theirs in columns.items()})
 
     def noun(self, column: Any) -> frozenset[str]:
         """Return the words of a name without those for numbers, such as ``race`` of ``raceId``."""
-        return frozenset(self.words(column)) - NUMBERS
+        return self.parts(column) - NUMBERS
 
     def rises(self, column: Any) -> bool:
         """Tell whether a name says that the highest number is the best, as in 5 = best."""
-        return bool(_RISING(str(self.table.called(column)).replace("_", " ")))
+        return bool(_RISING(str(self.called(column)).replace("_", " ")))
 
-    def cells(self, column: Any) -> NDArray[Any]:
+    def cells(self, column: Any) -> Array:
         """Return the cells as text: no blanks around, whole numbers without decimals."""
         if column not in self._cells:
             try:
-                codes, distinct = pd.factorize(self.table.frame[column], use_na_sentinel=False)
+                codes, distinct = pd.factorize(self.frame[column], use_na_sentinel=False)
             except TypeError:  # lists, which are neither labels nor answers
-                return np.full(len(self.table.frame), "", dtype=object)
+                return np.full(len(self.frame), "", dtype=object)
             texts = np.array([_text(cell) for cell in distinct.tolist()], dtype=object)
-            if self.table.decimal == ",":
+            if self.decimal == ",":
                 texts[:] = [re.sub(r"^([+-]?\d+),(\d+)$", r"\1.\2", text) for text in texts]
             self._cells[column] = texts[codes]
         return self._cells[column]
 
-    def truths(self, column: Any) -> Mask | None:
+    def marked(self, column: Any) -> Mask | None:
         """Tell which cells are words for true, a blank being false; None if some are others."""
         lower = mapped(str.lower, self.cells(column))
-        return np.isin(lower, [*TRUE]) if {*lower} <= TRUE | FALSE else None
+        ties = self.parts(column) & TIE_NAMES
+        true, false = (TIED, NOT_TIED) if ties else (TRUE, FALSE)
+        return np.isin(lower, [*true]) if {*lower} <= true | false else None
 
-    def rows(self, columns: Iterable[Any]) -> NDArray[Any]:
+    def texts(self, columns: Iterable[Any]) -> Array:
         """Return the cells of some columns as text, shape (n, k)."""
         return np.array([*map(self.cells, columns)], dtype=object).T
 
@@ -489,7 +489,8 @@ class Sheet:
         return 1 < len(items) == len({*items}) and {*items} <= {*self.columns}
 
 
-_MINUS, _WHOLE = re.compile(r"^\u2212(?=\d)"), re.compile(r"^([+-]?\d+)(\.|[.,]0)$")
+_MINUS = re.compile(r"^\u2212(?=\d)")
+_WHOLE = re.compile(r"^([+-]?\d+)(\.|[.,]0)$")
 
 
 def _text(cell: Any) -> str:
@@ -510,9 +511,10 @@ def mapped(function: Callable[[Any], Any], cells: Iterable[Any]) -> list[Any]:
     return [values[cell] for cell in cells]
 
 
-def cells_note(what: str, cells: Collection[str], are: str = "row") -> str:
-    """Return a note on what is said of some cells, with their number and these."""
-    return f"{what}: {counted(len(cells), are)} ({', '.join(sorted({*cells}))})"
+def cells_note(what: str, cells: Collection[str], are: str = "row") -> Texts:
+    """Return a note on what is said of some cells, with their number and these, if any."""
+    some = f"{what}: {counted(len(cells), are)} ({', '.join(sorted({*cells}))})"
+    return (some,) * (len(cells) > 0)
 
 
 def is_numeric(cells: Collection[str]) -> bool:

@@ -33,6 +33,7 @@ _CHOICES = {
     "form": ("roles", "random_walk"),
     "hubs": ("weight", "count"),
 }
+Relations = Mapping[str, Any] | None  # links by name
 MATRICES = (".mtx", ".mtx.gz", ".npz")
 _BYTES_PER_ENTRY = 28  # of a matrix as it is read (COO), and as it is sorted by rows (CSR)
 _LONGEST_LINE = 10_000  # of the header of a MatrixMarket file
@@ -108,7 +109,8 @@ class Relation:
                 raise DataError(
                     f"Relation: there is no {option} {shown(value)}; use {listed(choices)}"
                 )
-        directed, walks = self.kind == "directed", self.form == "random_walk"
+        directed = self.kind == "directed"
+        walks = self.form == "random_walk"
         projected = self.kind == "bipartite" or (directed and not walks)
         whose = "bipartite relations and the roles of directed ones"
         for option, belongs, owners, default in (
@@ -176,7 +178,7 @@ def check_known(name: object, relations: Collection[str]) -> None:
         raise DataError(f"relations: there is no relation {shown(name)}; {names}; {hint}")
 
 
-_OPTIONS_OF_FILES: dict[str, Any] = {"hubs": str, "max_degree": int, "teleport": float}
+_OPTIONS_OF_FILES = {"hubs": str, "max_degree": int, "teleport": float}
 KIND_WORDS = ("undirected", "directed", "random_walk", "bipartite")
 
 
@@ -251,7 +253,8 @@ def find_files(path: FilePath) -> Files:
         stem = file.name[: -len(suffix)]
         name, _, word = stem.partition(".")
         if not says_kind(word):
-            name, word = stem, ""
+            name = stem
+            word = ""
         if name in relations:
             other = path_and_kind(relations[name])[0].name
             raise DataError(
@@ -334,9 +337,11 @@ def _check_lines(stream: IO[bytes]) -> None:
     if header[2] != b"coordinate":
         return
     fields = {b"pattern": 2, b"complex": 4}.get(header[3], 3)
-    line, text = 1, b"%"
+    line = 1
+    text = b"%"
     while text[:1] in (b"%", b"\n", b"\r"):  # up to the line of the size; entries follow
-        line, text = line + 1, stream.readline(_LONGEST_LINE)
+        line = line + 1
+        text = stream.readline(_LONGEST_LINE)
         _check_bytes(text)
     while block := stream.read(_BLOCK):
         block += stream.readline(_BLOCK)

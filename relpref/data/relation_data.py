@@ -1,6 +1,5 @@
 """Nodes, objects and the known labels of the relation between them, for numpyro programs."""
 
-from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -9,10 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import coo_array, issparse
 
-from relpref.data.arrays import Floats, Indices, Integers, counted, refuse_first
+from relpref.data.arrays import Floats, Indices, Integers, Labels, counted, refuse_first
 from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, read_labels
 from relpref.data.preference import PreferenceData, assembled
+from relpref.data.relation import Relations
 from relpref.data.tables import Table, as_table, check_columns
 from relpref.errors import DataError
 from relpref.pytree import register
@@ -48,7 +48,9 @@ class RelationValues:
     ) -> "RelationValues":
         """Make them of edges in any order, repeated or not."""
         order = np.lexsort((columns, rows))
-        rows, columns, values = rows[order], columns[order], values[order]
+        rows = rows[order]
+        columns = columns[order]
+        values = values[order]
         flat = rows * shape[1] + columns
         complete = len(flat) == shape[0] * shape[1] and bool(np.all(flat == np.arange(len(flat))))
         return cls(shape, values, None if complete else (rows, columns))
@@ -106,7 +108,8 @@ class RelationValues:
 
     def pairs(self, symmetry: Symmetry) -> Integers:
         """Number of each edge's pair of nodes, the same in both directions under a constraint."""
-        rows, columns = self.rows, self.columns
+        rows = self.rows
+        columns = self.columns
         if symmetry != "none":
             rows, columns = np.minimum(rows, columns), np.maximum(rows, columns)
         return np.asarray(rows * self.shape[1] + columns, dtype=np.int64)
@@ -120,10 +123,9 @@ class RelationValues:
 
     def transposed(self) -> "RelationValues":
         """Return the relation with the objects as conditioning nodes."""
-        shape = (self.shape[1], self.shape[0])
         if self.complete:
             return RelationValues.of_matrix(np.ascontiguousarray(self.matrix.T))
-        return RelationValues.of_edges(shape, self.columns, self.rows, self.values)
+        return RelationValues.of_edges(self.shape[::-1], self.columns, self.rows, self.values)
 
     def select(self, chosen: Any) -> "RelationValues":
         """Return some of the edges, chosen by positions or a mask."""
@@ -135,9 +137,11 @@ class RelationValues:
         """Return the relation among some nodes and objects, renumbered in the order given."""
         if self.complete:
             return RelationValues.of_matrix(self.matrix[np.ix_(nodes, objects)])
-        row_of, column_of = np.full(self.shape[0], -1), np.full(self.shape[1], -1)
+        row_of = np.full(self.shape[0], -1)
+        column_of = np.full(self.shape[1], -1)
         row_of[nodes], column_of[objects] = np.arange(len(nodes)), np.arange(len(objects))
-        rows, columns = row_of[self.rows], column_of[self.columns]
+        rows = row_of[self.rows]
+        columns = column_of[self.columns]
         kept = (rows >= 0) & (columns >= 0)
         shape = (len(nodes), len(objects))
         return RelationValues.of_edges(shape, rows[kept], columns[kept], self.values[kept])
@@ -160,7 +164,8 @@ class RelationValues:
                 f"symmetry is {symmetry!r}, but the relation is between {self.shape[0]} nodes and "
                 f"{self.shape[1]} objects; only a relation of one set of nodes with itself can be"
             )
-        sign, opposites = SIGN[symmetry], self._opposites()
+        sign = SIGN[symmetry]
+        opposites = self._opposites()
         shift = self._center(*opposites) if symmetry == "reciprocal" else 0.0
         shifted = replace(self, values=self.values - shift)
         if self._repeated:  # only loops can contradict the constraint
@@ -196,8 +201,10 @@ class RelationValues:
         gap = np.abs(self.values[edge] - sign * self.values[opposite])
         if gap.max(initial=0.0) > self._tolerance:
             worst = int(np.argmax(gap))
-            row, column = self.rows[edge[worst]], self.columns[edge[worst]]
-            kind, remedy = "symmetric", "(Y + Y.T) / 2 (labels of two classes: decide each pair)"
+            row = self.rows[edge[worst]]
+            column = self.columns[edge[worst]]
+            kind = "symmetric"
+            remedy = "(Y + Y.T) / 2 (labels of two classes: decide each pair)"
             if sign < 0:
                 kind = "reciprocal (values that add up to 1, or to 0)"
                 remedy = "(Y - Y.T) / 2, plus 1/2 for labels in [0, 1]"
@@ -257,9 +264,7 @@ class RelationValues:
 EDGE_COLUMNS = ("source", "target", "value")
 
 
-def read_relation(
-    relation: Any, nodes: Sequence[Hashable], objects: Sequence[Hashable] | None = None
-) -> RelationValues:
+def read_relation(relation: Any, nodes: Labels, objects: Labels | None = None) -> RelationValues:
     """Read a relation's labels.
 
     Parameters
@@ -317,14 +322,13 @@ def _check_shape(given: tuple[int, ...], shape: tuple[int, int]) -> None:
         )
 
 
-def _labeled(
-    relation: Table | pd.DataFrame, nodes: Sequence[Hashable], others: Sequence[Hashable]
-) -> RelationValues:
+def _labeled(relation: Table | pd.DataFrame, nodes: Labels, others: Labels) -> RelationValues:
     """Read an edge table, or a matrix with labels in any order; nodes it lacks are unobserved."""
-    first, second = LabelIndex(nodes, "node {}".format), LabelIndex(others, "object {}".format)
+    first = LabelIndex(nodes, "node {}".format)
+    second = LabelIndex(others, "object {}".format)
     shape = (len(nodes), len(others))
     table = as_table(relation, "relation")
-    columns = list(table.frame.columns)
+    columns = table.columns
     # Columns are those of an edge table, or most likely meant to be, and not labels of objects.
     meant = bool(set(EDGE_COLUMNS) & set(map(str, columns))) and not set(columns) <= set(others)
     if table is relation or meant:
@@ -406,8 +410,8 @@ class RelationData:
         objects: Any = None,
         *,
         symmetry: Symmetry = "none",
-        node_relations: Mapping[str, Any] | None = None,
-        object_relations: Mapping[str, Any] | None = None,
+        node_relations: Relations = None,
+        object_relations: Relations = None,
     ) -> "RelationData":
         """Validate tables.
 
@@ -510,7 +514,8 @@ class RelationData:
         if self.symmetry != known.symmetry or (self.objects is None) != (known.objects is None):
             return "the relation is of another kind"
         for side in ("nodes", "objects"):
-            new, old = getattr(self, side), getattr(known, side)
+            new = getattr(self, side)
+            old = getattr(known, side)
             if new is None:
                 continue
             number = len(old.attribute_names)
@@ -568,7 +573,7 @@ class RelationData:
         return f"RelationData({self.describe()})"
 
 
-def _nodes(table: Any, relations: Mapping[str, Any] | None) -> PreferenceData:
+def _nodes(table: Any, relations: Relations) -> PreferenceData:
     """Read nodes: labels, attributes and graphs, and no answers."""
     nodes = assembled(read_item_table(table), relations)
     if not nodes.relations and not nodes.attribute_names:

@@ -1,13 +1,14 @@
 """Pairs of columns that hold the two sides of each answer, or numbers of these."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from relpref.data.arrays import Labels, Texts
 from relpref.data.readings import (
     ANSWERS,
     DECIDED,
@@ -24,7 +25,8 @@ from relpref.data.readings import (
     plain,
 )
 
-PAIR, WINNER_LOSER = ("first", "second"), ("winner", "loser")
+PAIR = ("first", "second")
+WINNER_LOSER = ("winner", "loser")
 _THIRD = {
     "2": "3",
     "b": "c",
@@ -44,10 +46,15 @@ class Pair(NamedTuple):
     first: Any
     second: Any
     rest: frozenset[str]  # the words that the two names have in common
-    marker: tuple[str, ...]  # the words by which they differ
+    marker: Texts  # the words by which they differ
     decided: bool  # whether the first is the better
     numeric: bool
     ids: tuple["Pair", ...] = ()  # other columns with numbers of the two sides
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The two columns."""
+        return self[:2]
 
     @property
     def doubtful(self) -> bool:
@@ -58,7 +65,7 @@ class Pair(NamedTuple):
     @property
     def ordered(self) -> bool:
         """Whether the names say which side is the first, and which is the second."""
-        return self.marker in ORDERED or self[:2] == PAIR
+        return self.marker in ORDERED or self.ends == PAIR
 
     def along(self, other: "Pair") -> "Pair":
         """Return numbers of the two sides in the order of ``other``, which users may name."""
@@ -74,31 +81,29 @@ class Pair(NamedTuple):
         return 2 if numbers else 0 if not self.rest or self.rest & ITEMS else 1
 
 
-def _pair(sheet: Sheet, ends: Sequence[Any], marker: tuple[str, ...], *rest: str) -> Pair:
-    decided = marker in DECIDED
-    numeric = is_numeric(sheet.rows(ends).ravel())
-    return Pair(ends[0], ends[1], frozenset(rest), marker, decided, numeric)
+def _pair(sheet: Sheet, ends: Labels, marker: Texts, rest: Collection[str] = ()) -> Pair:
+    numeric = is_numeric(sheet.texts(ends).ravel())
+    return Pair(ends[0], ends[1], frozenset(rest), marker, marker in DECIDED, numeric)
 
 
-def side_pairs(
-    sheet: Sheet, sides: Collection[tuple[str, ...]], columns: Sequence[Any]
-) -> Iterator[Pair]:
+def side_pairs(sheet: Sheet, sides: Collection[Texts], columns: Labels) -> Iterator[Pair]:
     """Yield the pairs of columns whose names differ by the words for two sides."""
     split = {column: sheet.words(column) for column in columns}
     for ends in permutations(columns, 2):
-        left, right = split[ends[0]], split[ends[1]]
+        left = split[ends[0]]
+        right = split[ends[1]]
         apart = [both for both in zip(left, right, strict=False) if both[0] != both[1]]
         if len(left) == len(right) and len(apart) == 1 and apart[0] in sides:
-            yield _pair(sheet, ends, apart[0], *({*left} - {apart[0][0]}))
+            yield _pair(sheet, ends, apart[0], {*left} - {apart[0][0]})
 
 
 def repeated(sheet: Sheet) -> Iterator[Pair]:
     """Yield the pairs of columns of the same name, of which the second was renamed, as in G.1."""
-    called = {name: str(sheet.table.called(name)) for name in sheet.columns}
+    called = {name: str(sheet.called(name)) for name in sheet.columns}
     for first, second in permutations(sheet.columns, 2):
         again = rf"{re.escape(called[first])}(\.1| \(column \d+\))"
         if re.fullmatch(again, called[second]):
-            yield _pair(sheet, (first, second), ("", ""), *sheet.words(first))
+            yield _pair(sheet, (first, second), ("", ""), sheet.words(first))
 
 
 def are_verdicts(sheet: Sheet, column: Any) -> bool:
@@ -118,7 +123,7 @@ def _candidates(sheet: Sheet) -> list[Pair]:
         pairs = [pair._replace(decided=ends == WINNER_LOSER)]
     names = {*map(sheet.words, sheet.columns)}
 
-    def third(pair: Pair) -> tuple[str, ...]:
+    def third(pair: Pair) -> Texts:
         return tuple(_THIRD.get(word, word) for word in sheet.words(pair.second))
 
     return [
@@ -127,12 +132,12 @@ def _candidates(sheet: Sheet) -> list[Pair]:
         # Portuguese teams are called time.
         if not pair.rest
         & NOT_LABELS - ({"time"} if {"casa", "mandante"} & {*pair.marker} else {*()})
-        and sheet.named & {*PAIR, "loser"} <= {*pair[:2]}
+        and sheet.named & {*PAIR, "loser"} <= {*pair.ends}
         and (pair.decided or "loser" not in sheet.named)
         and third(pair) not in names - {sheet.words(pair.second)}
         and not (pair.decided and pair.doubtful)
         and not sheet.is_crossed
-        and np.mean([a == b != "" for a, b in sheet.rows(pair[:2])]) <= _SPOILED
+        and np.mean([a == b != "" for a, b in sheet.texts(pair.ends)]) <= _SPOILED
     ]
 
 
@@ -154,13 +159,13 @@ def label_pairs(sheet: Sheet) -> list[Pair]:
         return [pair for pair in named if share_labels(sheet, pair) and not pair.numeric]
     pairs = [pair._replace(ids=ids) for pair in pairs if pair.rank == lowest]
     # Other columns may hold the same as the first two.
-    cells = sheet.rows(pairs[0][:2]) if len(pairs) > 1 else ()
-    return pairs[:1] + [p for p in pairs[1:] if not np.array_equal(sheet.rows(p[:2]), cells)]
+    cells = sheet.texts(pairs[0].ends) if len(pairs) > 1 else ()
+    return pairs[:1] + [p for p in pairs[1:] if not np.array_equal(sheet.texts(p.ends), cells)]
 
 
 def is_unsigned(sheet: Sheet, column: Any) -> bool:
     """Tell whether a column is called answer, and no column says who gave it."""
-    called = not {*sheet.words(column)}.isdisjoint(ANSWERS)
+    called = bool(sheet.parts(column) & ANSWERS)
     return called and not any(sheet.is_named(name, RATERS) for name in sheet.columns)
 
 
@@ -168,7 +173,7 @@ def is_quiz(sheet: Sheet, pair: Pair, column: Any) -> bool:
     """Tell whether a column may hold the right one of two options, which are in no other row."""
     if not (pair.rest <= OPTIONS and is_unsigned(sheet, column)):
         return False
-    again = pd.Series(sheet.rows(pair[:2]).ravel()).duplicated(keep=False).mean() > 0.5
+    again = pd.Series(sheet.texts(pair.ends).ravel()).duplicated(keep=False).mean() > 0.5
     return not (again and share_labels(sheet, pair))
 
 

@@ -15,9 +15,8 @@ from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed, shown
+from relpref.data.arrays import Integers, Texts, counted, listed, shown
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import MAX_CELLS_AT_ONCE, MAX_ROWS_AT_ONCE
@@ -43,7 +42,7 @@ _comments = re.compile(
 ).match  # also blank lines
 _space = re.compile(r"\s*").match
 
-Lines = range | NDArray[np.int64]
+Lines = range | Integers
 
 
 class Piece(NamedTuple):
@@ -54,7 +53,7 @@ class Piece(NamedTuple):
     text: bool = False  # whether all cells are text, as in CSV
     separator: str = ","
     first: int = 0  # number of the first row
-    notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
+    notes: Texts = ()  # how the file was read, where that was not as usual
 
 
 def suffix_of(path: str | PathLike[str]) -> str:
@@ -123,7 +122,7 @@ def _read_text(
             ) from error
 
 
-def _encoding_of(file: Path, stream: IO[bytes], given: str | None) -> tuple[str, tuple[str, ...]]:
+def _encoding_of(file: Path, stream: IO[bytes], given: str | None) -> tuple[str, Texts]:
     """Find the encoding of a text, and a note if it is a guess.
 
     It is the one that is given or that a byte order mark says; otherwise UTF-8, or cp1252 where no
@@ -138,7 +137,9 @@ def _encoding_of(file: Path, stream: IO[bytes], given: str | None) -> tuple[str,
             ) from None
         return "utf-8-sig" if name == "utf-8" else name, ()
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    beyond, cells, size = set[str](), dict[str, None](), 0
+    beyond = set[str]()
+    cells = dict[str, None]()
+    size = 0
     for block in iter(lambda: stream.read(_BLOCK), b""):
         for mark, name in _MARKS.items():
             if not size and block.startswith(mark):
@@ -181,7 +182,7 @@ class _Style(NamedTuple):
         return [name or (f"Unnamed: {at}" if at else "") for at, name in enumerate(names)]
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> Texts:
         """Sentences about what is not usual."""
         sentences = {
             f"the file is separated by {_SEPARATORS[self.delimiter]}": self.delimiter != ",",
@@ -206,8 +207,7 @@ def _style_of(file: Path, sample: str, comment: str, *, complete: bool) -> _Styl
         )
     tables = {}
     for mark in " " if _all_quoted(head) else ",;\t|":  # spaces are those of R
-        lines = io.StringIO(sample, newline="")
-        reader = csv.reader(lines, delimiter=mark, skipinitialspace=True)
+        reader = csv.reader(io.StringIO(sample, newline=""), delimiter=mark, skipinitialspace=True)
         try:
             rows = [row for row in islice(reader, 1000) if any(map(str.strip, row))]
         except csv.Error:  # refused when it is read
@@ -244,10 +244,13 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
     complete = len(sample) < _SAMPLE
     sample += text.readline()
     above = _comments(sample)[0]  # type: ignore[index]
-    comments, sample = re.split("\r\n|\r|\n", above)[:-1], sample[len(above) :]
+    comments = re.split("\r\n|\r|\n", above)[:-1]
+    sample = sample[len(above) :]
     style = _style_of(file, sample, "".join(comments[-1:]), complete=complete)
     skipped = len(comments)
-    names, line, begins = list[str](), 1 + skipped, list[int]()
+    names = list[str]()
+    line = 1 + skipped
+    begins = list[int]()
     # One list of cells, not a list of rows, each of which Python's garbage collector would look at.
     cells: list[str] = []
 
@@ -265,7 +268,8 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
     )
     try:
         for row in reader:
-            first, line = line, reader.line_num + 1 + skipped
+            first = line
+            line = reader.line_num + 1 + skipped
             if not any(row) and (names or len(row) != 1):  # blank, or separators alone
                 continue
             if not names:
@@ -280,7 +284,8 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
                 )
             if len(cells) >= MAX_CELLS_AT_ONCE:
                 yield piece()
-                begins, cells = [], []
+                begins = []
+                cells = []
             begins.append(first)
             cells += row
     except csv.Error as error:
@@ -315,9 +320,11 @@ def _are_rows(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(row, dict) for row in value)
 
 
-def _read_json(file: Path, text: str, notes: tuple[str, ...]) -> Piece:
+def _read_json(file: Path, text: str, notes: Texts) -> Piece:
     """Read a list of objects, objects one after the other, or columns."""
-    decoder, values, at = json.JSONDecoder(), list[Any](), 0
+    decoder = json.JSONDecoder()
+    values = []
+    at = 0
     try:
         while (at := _space(text, at).end()) < len(text):  # type: ignore[union-attr]
             value, at = decoder.raw_decode(text, at)
@@ -417,12 +424,14 @@ def _read_parquet(
     problem = "this is not a readable Parquet file"
     try:
         opened = parquet.ParquetFile(stream)
-        rows, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
+        rows = opened.metadata.num_rows
+        width = len(opened.schema_arrow.names)
         at_once = at_once or not rows
         # What is repeated takes no room in a Parquet file.
         check_decompressed(file, 8.0 * width * (rows if at_once else min(MAX_ROWS_AT_ONCE, rows)))
         _check_header(file, opened.schema_arrow.names, max_columns)
-        problem, first = "the Parquet file is damaged", 0
+        problem = "the Parquet file is damaged"
+        first = 0
         for batch in (
             [opened.read()] if at_once else opened.iter_batches(batch_size=MAX_ROWS_AT_ONCE)
         ):

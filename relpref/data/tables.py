@@ -7,12 +7,23 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import Floats, Integers, Mask, did_you_mean, listed, nearest, shown
+from relpref.data.arrays import (
+    Columns,
+    Floats,
+    Integers,
+    Mask,
+    Texts,
+    did_you_mean,
+    listed,
+    nearest,
+    refuse_first,
+    shown,
+)
 from relpref.data.labels import Place, is_missing, read_labels, trimmed
 from relpref.data.table_files import Lines, Piece, pieces_of
 from relpref.errors import DataError
@@ -44,21 +55,28 @@ class Table:
     )  # what columns were called before they were renamed
     first: int = 0  # number of the first row where this is a piece of a larger table
     decimal: str = "."  # mark in text; "" where numbers such as 1.234 are in doubt
-    notes: tuple[str, ...] = ()  # how the file was read, where that was not as usual
+    notes: Texts = ()  # how the file was read, where that was not as usual
     rows: Any = None  # numbers of the rows as they were given, where these were made of them
     known: Container[Any] = ()  # labels that are read as they are, see `read_labels`
     recognized: bool = False  # whether its columns have been given the names of a form of answers
     # Whether its column ``list`` joins the pairs of neighboring blocks of a list.
     neighbors: bool = False
     blanks: set[str] = field(default_factory=set)  # labels read so far that had blanks around them
-    columns: dict[Any, tuple[Any, list[Any]]] = field(
-        default_factory=dict
-    )  # read so far, of their frame
+    # Labels of the columns read so far, and the frame that they are of.
+    cached: dict[Any, tuple[Any, list[Any]]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[Any]:
+        """Names of the columns."""
+        return list(self.frame.columns)
 
     @property
     def place(self) -> Place:
         """Maps a row (from 0) to the words that name it in messages; does not hold the cells."""
-        name, lines, first, index = self.name, self.lines, self.first, self.frame.index
+        name = self.name
+        lines = self.lines
+        first = self.first
+        index = self.frame.index
         if lines is not None:
             return lambda row: f"{name}, line {lines[row]}"
         rows = self.rows
@@ -67,7 +85,7 @@ class Table:
             f"{shown(index[row])})"
         )
 
-    def take(self, rows: Integers) -> "Table":
+    def take(self, rows: Integers) -> Self:
         """Return some rows, in this order, which keep their places in messages."""
         if np.array_equal(rows, np.arange(len(self.frame))):
             return self
@@ -78,17 +96,16 @@ class Table:
             rows=rows if self.rows is None else np.asarray(self.rows)[rows],
         )
 
-    def without(self, columns: Collection[Any]) -> "Table":
+    def without(self, columns: Collection[Any]) -> Self:
         """Return the table without some columns."""
         return replace(self, frame=self.frame.drop(columns=[*columns]))
 
-    def rename(self, names: Mapping[Any, str]) -> "Table":
+    def rename(self, names: Mapping[Any, str]) -> Self:
         """Return the table with other names of columns; messages keep those that were given."""
         given = {ours: self.called(theirs) for theirs, ours in names.items()}
-        frame = self.frame.rename(columns=names)
-        return replace(self, frame=frame, given={**self.given, **given})
+        return replace(self, frame=self.frame.rename(columns=names), given={**self.given, **given})
 
-    def assign(self, **columns: Any) -> "Table":
+    def assign(self, **columns: Any) -> Self:
         """Return the table with these columns, whose cells are text if those of others are."""
         if self.text:
             columns = {
@@ -97,21 +114,22 @@ class Table:
             }
         return replace(self, frame=self.frame.assign(**columns))
 
+    def noted(self, *notes: str) -> Self:
+        """Return the table with more notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
     def called(self, column: Hashable) -> Any:
         """Return the name that a column was given."""
         return self.given.get(column, column)
 
     def cell(self, column: Hashable, rows: Any = None) -> Place:
         """Maps a row, or one of some rows, to the words that name its cell in a column."""
-        place, name = self.place, self.called(column)
+        place = self.place
+        name = self.called(column)
         return lambda row: f"{place(row if rows is None else int(rows[row]))}, column {name!r}"
 
     def refuse(
-        self,
-        column: Hashable,
-        wrong: Mask,
-        reason: str | Callable[[int], str],
-        rows: Any = None,
+        self, column: Hashable, wrong: Mask, reason: str | Callable[[int], str], rows: Any = None
     ) -> None:
         """Raise a `DataError` for the first wrong cell; the reason may depend on the row."""
         if wrong.any():
@@ -132,27 +150,35 @@ class Table:
         )
         return np.fromiter(empty, dtype=bool, count=len(cells))
 
+    def refuse_blank(self, column: Hashable, reason: str) -> None:
+        """Raise a `DataError` for the first blank cell of a column."""
+        place = self.cell(column)
+        refuse_first(self.blank(column), lambda row: f"{place(row)}: {reason}")
+
     def labels(self, column: Hashable, rows: Any = None) -> list[Any]:
         """Return the labels in all or some cells of a column, see `read_labels`."""
         cells = self.frame[column]
         if rows is not None:
             return read_labels(cells.iloc[rows], self.cell(column, rows), self.known, self.blanks)
-        frame, labels = self.columns.get(column, (None, []))
+        frame, labels = self.cached.get(column, (None, []))
         if frame is not self.frame:
             labels = read_labels(cells, self.cell(column), self.known, self.blanks)
-            self.columns[column] = self.frame, labels
+            self.cached[column] = self.frame, labels
         return labels
 
     def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> Floats:
         """Return the numbers in all or some cells of a column, see `numbers`."""
-        cells, place = self.points(self.frame[column]), self.place
+        cells = self.points(self.frame[column])
+        place = self.place
         if rows is not None:
-            cells, place = cells.iloc[rows].infer_objects(), lambda row: self.place(int(rows[row]))
+            cells = cells.iloc[rows].infer_objects()
+            place = lambda row: self.place(int(rows[row]))
         return numbers(cells, self.called(column), place, text=self.text, remedy=remedy)
 
     def truths(self, column: Hashable) -> Mask:
         """Return which cells of a column say true; 1 is true, and 0 is false."""
-        remedy, cells = "write true or false", self.frame[column].tolist()
+        remedy = "write true or false"
+        cells = self.frame[column].tolist()
         if self.text and all(cell in TRUTH for cell in cells):
             return np.array([TRUTH[cell] == 1 for cell in cells], dtype=bool)
         values = self.numbers(column, remedy)
@@ -198,6 +224,9 @@ class Table:
             column, wrong, f" is not a positive whole number up to {_INT32_MAX}; {remedy}", rows
         )
         return values.astype(np.int64)
+
+
+Kind = TypeVar("Kind", bound=Table)
 
 
 def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) -> Floats:
@@ -326,9 +355,10 @@ def _of_another_library(value: Any, name: str) -> Any:
     }
 
 
-def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
+def renamed(table: Kind, columns: Mapping[str, str] | None) -> Kind:
     """Give columns the names by which they are known here."""
-    columns_there, names = list(table.frame.columns), columns or {}
+    columns_there = table.columns
+    names = columns or {}
     for ours, theirs in names.items():
         if theirs not in columns_there:
             hint = did_you_mean(theirs, columns_there, f"it has {listed(columns_there)}")
@@ -350,7 +380,7 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
 
 def known_names(table: Table, known: Collection[str]) -> Table:
     """Give columns the known names that differ in capitals and outer spaces alone, with a note."""
-    columns = [column for column in table.frame.columns if isinstance(column, str)]
+    columns = [column for column in table.columns if isinstance(column, str)]
     plain = [column.strip().lower() for column in columns]
     new = {
         column: name
@@ -360,10 +390,10 @@ def known_names(table: Table, known: Collection[str]) -> Table:
     if not new:
         return table
     note = f"{listed(new)} {'is' if len(new) == 1 else 'are'} read as {listed(new.values())}"
-    return replace(table.rename(new), notes=(*table.notes, note))
+    return table.rename(new).noted(note)
 
 
-def column_option(columns: Mapping[str, Any]) -> str:
+def column_option(columns: Columns) -> str:
     """Return how a call and a command say what a table calls its columns."""
     option = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
     return f"columns={dict(columns)!r} (--columns {quote(option)})"
@@ -387,11 +417,11 @@ def hold_one_set(table: Table, one: Any, other: Any) -> bool:
 
 def check_columns(
     table: Table,
-    required: tuple[str, ...],
-    optional: tuple[str, ...],
-    known: tuple[str, ...] | None = None,
+    required: Texts,
+    optional: Texts,
+    known: Texts | None = None,
     fits: Callable[[str, Any], bool] | None = None,
-) -> tuple[str, ...]:
+) -> Texts:
     """Refuse a table that lacks a required column, has one twice, or has one that would be ignored.
 
     Where columns that have another meaning are ``known``, those that are neither one of them nor
@@ -399,7 +429,7 @@ def check_columns(
     columns that might be meant only those are suggested whose cells have what it takes: ``fits`` is
     asked about a required column and another.
     """
-    columns = list(table.frame.columns)
+    columns = table.columns
     allowed = required + optional
     extra = [column for column in columns if column not in allowed]
     for needed in required:
@@ -503,9 +533,8 @@ def read_table(
         frame = pd.concat([piece.frame for piece in pieces], ignore_index=True)
         lines = np.concatenate([np.asarray(piece.lines) for piece in pieces])
         table = replace(table, frame=frame, lines=lines)
-    unnamed = [name for name in table.frame.columns if str(name).startswith("Unnamed: ")]
-    empty = [name for name in unnamed if table.blank(name).all()]
-    return table.without(empty)
+    unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
+    return table.without([name for name in unnamed if table.blank(name).all()])
 
 
 def read_pieces(
@@ -517,7 +546,8 @@ def read_pieces(
     sheet: str | None = None,
 ) -> Iterator[Table]:
     """Read a file in pieces, see `read_table`; Parquet at once if asked."""
-    file, decimal = Path(path), ""
+    file = Path(path)
+    decimal = ""
     for number, piece in enumerate(pieces_of(file, encoding, max_columns, whole, sheet)):
         notes = () if number else piece.notes
         if not repeats:

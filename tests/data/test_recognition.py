@@ -73,8 +73,13 @@ READ, REFUSED = cases("tables_read.txt"), cases("tables_refused.txt")
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.parametrize("typed", [False, True], ids=["text", "typed"])
 def test_tables_are_read(name: str, typed: bool) -> None:
-    text, answers = READ[name]
-    assert read(frame(text, typed=typed), **options_of(name)) == parsed(answers)
+    text, answers, *notes = READ[name]
+    table, options = frame(text, typed=typed), options_of(name)
+    assert read(table, **options) == parsed(answers)
+    for note in notes:
+        assert re.search(
+            note, "\n".join(PreferenceData.from_tables(answers=table, **options).notes)
+        )
 
 
 SPOKEN = re.compile(
@@ -94,12 +99,6 @@ def obeyed(table: pd.DataFrame, message: str, options: dict[str, Any]) -> list[A
         calls[-1] = options | calls[-1] | ({option: value} if option else {})
         calls[-1]["table"] = eval(line, {"table": table}) if line else table
     return [read(**call) for call in calls]
-
-
-def test_notes_show_cells_as_they_are_written() -> None:
-    table = frame("race,driver,position\n1,a,1\n1,b,\\N\n1,c,DNF\n2,b,1\n2,a,2\n2,c,3", typed=False)
-    notes = PreferenceData.from_tables(answers=table).notes
-    assert "answers: below all others of the event: 2 rows (DNF, \\N)" in notes
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -131,7 +130,7 @@ def test_tables_with_our_names_are_left_alone(text: str) -> None:
 
 @pytest.mark.parametrize("name", READ)
 def test_readings_do_not_depend_on_order_case_or_separators(name: str) -> None:
-    text, answers = READ[name]
+    text, answers, *_ = READ[name]
     table, draw = frame(text, typed=False), random.Random(name)
     labels = frozenset().union(*(block for order in parsed(answers) for block in order))
     columns = draw.sample([*table], len(table.columns))
@@ -148,23 +147,11 @@ def test_readings_do_not_depend_on_order_case_or_separators(name: str) -> None:
             assert obeyed(changed, str(error), {})[0] == parsed(answers)
 
 
-def test_that_strengths_in_words_are_not_read_is_noted() -> None:
-    table = frame("item_a,item_b,answer\nx,y,strongly A\ny,z,slightly B", typed=True)
-    notes = PreferenceData.from_tables(answers=table).notes
-    assert any("the outcome 'answer' (how strongly is not read)" in note for note in notes)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("home,away,result\nx,y,D\ny,z,2\nz,x,1", "'result', by which 'z' wins in row 1"),
-        ("team1,team2,result\nx,y,D\ny,z,H\nz,x,A", "'result', by which 'y' wins in row 1"),
-        ("golfer 1,golfer 2,score 1,score 2\nx,y,70,71", "'score 2', by which 'y' wins in row 0"),
-    ],
-)
-def test_notes_say_who_wins_in_one_row(text: str, said: str) -> None:
-    notes = PreferenceData.from_tables(answers=frame(text, typed=True)).notes
-    assert any(said in note for note in notes)
+def test_notes_name_columns_as_the_table_does() -> None:
+    table = frame("x,y,points x,points y\na,b,2,1\nb,c,0,0", typed=True)
+    columns = dict(zip(("first", "second", "first_score", "second_score"), table, strict=True))
+    note = "'x' and 'y' with the higher of 'points x' and 'points y', by which 'a' wins"
+    assert note in " ".join(PreferenceData.from_tables(answers=table, columns=columns).notes)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +205,8 @@ def test_covariates_and_sides_are_named_as_the_table_does() -> None:
     assert not any("columns=" in note for note in home.notes)
     shown: Any = PreferenceData.from_tables(answers=table, columns={"shown_first": "away_team"})
     assert shown.comparisons.shown_first.tolist() == [-1, 1, 1]
+    shown = PreferenceData.from_tables(answers=table.assign(shown_first=["away", "away", "home"]))
+    assert shown.comparisons.shown_first.tolist() == [-1, -1, 1]
     ranks = frame("Winner,Loser,WRank,LRank\na,b,1,2\nb,c,2,7", typed=True)
     read_ranks: Any = PreferenceData.from_tables(answers=ranks, covariates=["rank"])
     assert read_ranks.comparisons.covariates.T.tolist() == [[-1, -5]]
@@ -313,6 +302,9 @@ def test_counts_are_named(name: str) -> None:
     call = ast.literal_eval(next(SPOKEN(note))[1])
     read_again: Any = PreferenceData.from_tables(answers=table, columns=call)
     assert read_again.comparisons.count.sum() == 16
+    games = frame("white,black,result,count\na,b,1-0,40\nb,c,0-1,62", typed=True)
+    notes = PreferenceData.from_tables(answers=games).notes
+    assert any("'count': each row counts as many answers as it says, up to 62" in n for n in notes)
 
 
 def test_words_for_no_item_are_no_candidates() -> None:
@@ -554,13 +546,6 @@ def test_decimal_commas_of_two_sides(tmp_path: Path) -> None:
     assert read(file) == parsed("b>a; b=c; c>a")
 
 
-def test_ties_and_words_for_no_item_at_places_are_noted() -> None:
-    text = "1st,2nd,3rd\na,b / c,\nb,a,none\nc,b,a"
-    data = PreferenceData.from_tables(answers=frame(text, typed=True))
-    assert "answers: read as ties: 1 cell (b / c)" in data.notes
-    assert "answers: read as blanks: 1 cell (none)" in data.notes
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -573,23 +558,6 @@ def test_other_cells_of_items_by_items_are_refused_without_a_call(text: str) -> 
         read(frame(text, typed=True))
     assert "a line of names above" not in str(caught.value)
     assert not [*SPOKEN(str(caught.value))]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("White,Black,Result\na,b,1-0\nb,c,1-0F\nc,a,0-1", "'Result': 1 row (1-0F)"),
-        (
-            "Winner,Loser,Score\na,b,6-4 6-3\nb,c,6-3 2-1 RET\nc,a,W/O",
-            "'Score': 1 row (6-3 2-1 RET)",
-        ),
-        ("Winner,Loser,Score\na,b,3-0\nb,c,2-0 ret.", "'Score': 1 row (2-0 ret.)"),
-        ("p1,p2,winner,score\na,b,a,3-0 ff\nb,c,c,w/o\nc,a,c,3-1", "'score': 2 rows (3-0 ff, w/o)"),
-    ],
-)
-def test_results_that_were_not_played_to_the_end_are_noted(text: str, said: str) -> None:
-    notes = PreferenceData.from_tables(answers=frame(text, typed=True)).notes
-    assert f"answers: counted, though not played to the end by {said}" in notes
 
 
 def test_many_matches_without_a_loser_are_not_listed() -> None:
@@ -726,16 +694,15 @@ def test_what_lost_or_was_expected_is_no_outcome(name: str) -> None:
         read(table)
 
 
-def test_numbers_that_may_say_that_there_is_none_are_noted() -> None:
-    table = frame("voter,a,b,c\nv,1,2,99\nw,2,99,1\nu,1,2,3", typed=False)
-    notes = PreferenceData.from_tables(answers=table, better="low").notes
-    said = (
-        "answers: read as numbers, which are no places if they say that there is none: 2 rows (99)"
-    )
-    assert said in notes
-
-
-def test_a_column_without_cells_is_not_suggested() -> None:
-    table = frame("home,away,result\na,b,\nb,c,\nc,a,", typed=False)
-    with pytest.raises(DataError, match="column 'result': '' cannot be read"):
-        read(table)
+@pytest.mark.parametrize("points", ["92.7,94.2", "87,93"])
+def test_points_are_no_places(points: str) -> None:
+    a, b = points.split(",")
+    table = frame(f"x,y,points\n1,a,{a}\n1,b,{b}\n2,b,{b}\n2,a,{a}", typed=True)
+    columns = {"list": "x", "item": "y", "place": "points"}
+    with pytest.raises(DataError, match="is no place; if these are points or times") as caught:
+        read(table, columns=columns)
+    assert obeyed(table, str(caught.value), {}) == [parsed("b>a*2")]
+    del columns["place"]
+    with pytest.raises(DataError, match="orders by 'points' of 'y'") as caught:
+        read(table, columns=columns | {"score": "points"})
+    assert parsed("b>a*2") in obeyed(table, str(caught.value), {"columns": columns})
