@@ -77,8 +77,8 @@ MUTANTS = (
     ),
     Mutant(
         "infer",
-        "weights = -self.rows.times_gram(precision, pulled.T)",
-        "weights = self.rows.times_gram(precision, pulled.T)",
+        "weights = -self.pulled(factor, pulled.T)",
+        "weights = self.pulled(factor, pulled.T)",
     ),
     Mutant(
         "infer",

@@ -8,6 +8,7 @@ the answer is the normalizer of its tilted distribution there.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, permutations, product
 from math import factorial, prod
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.arrow import Arrow, Blocks, Items, Kind, Weights, middle_of
 from relpref.infer.call import survey
 from relpref.infer.evidence import log_of_sites, on_host
-from relpref.infer.joint import joint_on_host
+from relpref.infer.joint import Joint, slopes_on_host
 from relpref.infer.layout import Observation, Prior
 from relpref.infer.program import Program
 from relpref.infer.sites import Cavity, Sites, cavities, cavities_of_answers
@@ -36,6 +37,9 @@ from relpref.posterior.base import Posterior
 from relpref.posterior.classes import chances_of_classes
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.origin import Origin
+
+# Largest precision of a site, in units of that of its predictor.
+_MOST_PRECISE = 0.95
 
 
 @dataclass(eq=False)
@@ -172,6 +176,9 @@ class Question:
         self.block = np.arange(size) // decisions * decisions
         self._listed = np.zeros(size, dtype=bool)
         with float64():
+            if with_sites and posterior.info.get("corrected"):
+                for component in self.components:
+                    _bound_sites(component)
             if program.arrow is not None:
                 at_mode = origin is None and layout.ordered and source.engine.at_mode
                 self._cut_blocks(program.arrow, at_mode)
@@ -220,7 +227,7 @@ class Question:
             self._listed = lists.group >= 0
         # Lists of Plackett and Luce have Gumbel noise, which is no part of the cavity.
         call = self.components[0].program.call
-        gumbel = any(site.without_moments is not None for site in survey(call))
+        gumbel = any(site.without_moments is not None for site in survey(call).values())
         for component in self.components:
             curvatures = _put_sites_at_mode(component).groups if at_mode else None
             prior = component.program.on_host().prior
@@ -286,6 +293,16 @@ def _with_scores(predictive: Predictive, exact: Floats, weights: Floats) -> Pred
     return predictive._replace(log_score=scores, chance=chance)
 
 
+def _bound_sites(component: Component) -> None:
+    """Make sites less precise than the posterior, which may have become wider when put right."""
+    variance = component.marginals(component.program.on_host().prior).variance
+    precision = component.sites.precision * variance
+    share = np.divide(
+        _MOST_PRECISE, precision, out=1 + 0 * variance, where=precision > _MOST_PRECISE
+    )
+    component.sites = Sites(*(share * part for part in component.sites))
+
+
 def _leave_copies(component: Component) -> None:
     """Predict one of the n answers of a row of a component, given the n − 1 others.
 
@@ -316,7 +333,7 @@ def _put_sites_at_mode(component: Component) -> Weights:
     here = component.program.at_a_point()
     assert here.arrow is not None and here.rows is not None
     value = here.rows.apply(component.location - here.on_host().prior.location)
-    joint = joint_on_host(here.arrow, here, {})
+    joint = Joint.of(here.arrow, partial(slopes_on_host, here, {}))
     around, alone = joint.at(value), joint.alone
     moments = on_host(here, {}).moments(value, 1 - alone)
     precision = alone * moments.curvature

@@ -268,15 +268,10 @@ def _of_draws(posterior: Posterior) -> Certificate:
         case = "failed few"
     elif not still and not (r_hat <= _AGREE and ess >= _ENOUGH):
         case = "failed chains" if r_hat > _DISAGREE else "doubtful chains"
-    facts = f"R-hat {r_hat:.3f}, {ess:.0f} effective draws of {len(draws)}"
-    words = {
-        "facts": facts,
-        "chains": chains,
-        "still": still,
-        "size": draws.shape[1],
-        "number": len(draws),
-    }
-    return Certificate._of(case, {"ess": ess, "num_samples": len(draws)}, **words)
+    number, size = draws.shape
+    facts = f"R-hat {r_hat:.3f}, {ess:.0f} effective draws of {number}"
+    words = {"facts": facts, "chains": chains, "still": still, "size": size, "number": number}
+    return Certificate._of(case, {"ess": ess, "num_samples": number}, **words)
 
 
 def _of_weights(

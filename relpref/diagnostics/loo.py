@@ -333,9 +333,7 @@ def k_fold(
         )
     given = Given(posterior)
     classes = posterior.kind == "classes"
-    data: Any = (
-        posterior.datasets()["data"] if classes else preference_data(origin.args, origin.kwargs)
-    )
+    data: Any = posterior.datasets()["data"] if classes else preference_data(origin)
     if not classes and (
         data is None or len(given.observed) > 1 or len(given.first) != len(data.comparisons)
     ):

@@ -50,7 +50,7 @@ from relpref.parallel import read_scheduler, run_all
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import GaussianBelief, as_key, key_words
 from relpref.posterior.points import probability_below
-from relpref.result import CODES, Result
+from relpref.result import Result
 
 Hyperparameters = Literal["given", "integrate", "nuts", "maximize"]
 Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
@@ -81,7 +81,7 @@ def _below_truths(
     fits = jax.tree.map(np.asarray, fits)
     for row, asked in enumerate(each):
         evidence: Evidence = jax.tree.map(lambda leaf, row=row: leaf[row], fits)
-        result = CODES[int(evidence.info.code)]
+        result = evidence.info.result
         belief = GaussianBelief(*latent_moments(evidence))
         below = asked.below_belief(belief, asked.truth.hyperparameters)
         yield (None if result.empty else below), result.name

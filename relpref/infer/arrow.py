@@ -306,15 +306,14 @@ class Items(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class GroupedRows:
-    """A projection whose weights are blocks: `relpref.infer.rows.SparseRows` with M for T."""
+class GroupedRows(SparseRows):
+    """A projection whose weights are blocks, with M for T."""
 
-    every: SparseRows  # all rows
     alone: SparseRows
     items: tuple[Items, ...]
 
     @classmethod
-    def of(cls, rows: SparseRows, blocks: Blocks) -> "GroupedRows":
+    def by_blocks(cls, rows: SparseRows, blocks: Blocks) -> "GroupedRows":
         """The grouped rows of a projection; for NumPy's arrays."""
         column, entry = np.asarray(rows.column), np.asarray(rows.entry)
         alone = SparseRows(column[blocks.alone], entry[blocks.alone], rows.size)
@@ -323,15 +322,15 @@ class GroupedRows:
             present = group.rows < len(column)
             at = np.where(present, group.rows, 0)
             items.append(Items.of(column[at], np.where(present[:, :, None], entry[at], 0.0)))
-        return cls(rows, alone, tuple(items))
+        return cls(column, entry, rows.size, alone, tuple(items))
 
-    def add_gram(self, weights: Weights, matrix: Any) -> None:
+    def add_gram(self, weights: Any, matrix: Any) -> None:
         """Add AᵀMA to an (n, n) array of NumPy."""
         matrix += self.gram(weights)
 
-    def gram(self, weights: Weights) -> Array:
+    def gram(self, weights: Any) -> Array:
         """AᵀMA, shape (n, n)."""
-        size, gram = self.every.size.shape[0], self.alone.gram(weights.alone)
+        size, gram = self.size.shape[0], self.alone.gram(weights.alone)
         for (columns, entries), block in zip(self.items, weights.groups, strict=True):
             seen = entries.swapaxes(1, 2) @ (block @ entries)
             if namespace(seen, columns) is np:
@@ -341,21 +340,9 @@ class GroupedRows:
                 gram = gram.at[columns[:, :, None], columns[:, None, :]].add(seen)
         return gram
 
-    def times_gram(self, weights: Weights, matrix: Array) -> Array:
+    def times_gram(self, weights: Any, matrix: Array) -> Array:
         """AᵀMA times an (n, k) array."""
         return self.gram(weights) @ matrix
-
-    def variances(self, white: Array) -> Array:
-        """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
-        return self.every.variances(white)
-
-    def apply(self, vector: Array) -> Array:
-        """A times a vector."""
-        return self.every.apply(vector)
-
-    def adjoint(self, vector: Array) -> Array:
-        """Aᵀ times a vector."""
-        return self.every.adjoint(vector)
 
 
 @jax.tree_util.register_dataclass
@@ -371,7 +358,9 @@ class Arrow:
     def of(cls, kinds: Sequence[Kind], rows: SparseRows | None) -> "Arrow":
         """The arrow of kinds of noise; for NumPy's arrays, with the errors of `Blocks.of`."""
         blocks = Blocks.of(kinds)
-        return cls(tuple(kinds), blocks, None if rows is None else GroupedRows.of(rows, blocks))
+        return cls(
+            tuple(kinds), blocks, None if rows is None else GroupedRows.by_blocks(rows, blocks)
+        )
 
 
 @jax.tree_util.register_dataclass
@@ -454,16 +443,16 @@ class ArrowSpace:
         """Posterior covariance of the latent vector, shape (n, n)."""
         return self.inner.covariance(factor)
 
-    def weights(self, factor: Factorised, precision: Array) -> Array:
+    def weights(self, factor: Factorised) -> Array:
         """R = Q − QΣQ with Q = AᵀMA, shape (n, n)."""
-        return self.inner.weights(factor, factor.precision)
+        return self.inner.weights(factor)
 
-    def pulled(self, factor: Factorised, precision: Array, covariance: Array) -> Array:
+    def pulled(self, factor: Factorised, covariance: Array) -> Array:
         """R K = Q Σ, shape (n, n), from the covariance Σ."""
-        return self.inner.pulled(factor, factor.precision, covariance)
+        return self.inner.pulled(factor, covariance)
 
     def noise_weights(
-        self, factor: Factorised, precision: Array, blocks: Blocks, factors: Sequence[Array]
+        self, factor: Factorised, blocks: Blocks, factors: Sequence[Array]
     ) -> list[Array]:
         """The blocks of the dual weights M − M A Σ AᵀM times arrays, shape (g, p, r)."""
         weights: Any = factor.precision

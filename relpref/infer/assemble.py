@@ -116,7 +116,7 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
     ]
     if examples and "weight" in slices:
         return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
-    data = preference_data(origin.args, origin.kwargs)
+    data = preference_data(origin)
     if data is not None and _about_items(slices, data):
         weights = (
             {} if data.comparisons.weight is None else {"weights": weight_note(data.comparisons)}
@@ -240,9 +240,9 @@ def assemble(
     info: dict[str, Any],
     key: Any,
     origin: Origin,
-    draws: dict[str, Floats] | None = None,
-    prior_log_weights: Floats | None = None,
-    log_evidence: float | None = None,
+    draws: dict[str, Floats],
+    prior_log_weights: Floats | None,
+    log_evidence: float | None,
 ) -> Posterior:
     """Posterior of the components: a single Gaussian, or a mixture.
 
@@ -255,7 +255,7 @@ def assemble(
     if prior_log_weights is not None:
         log_weights = prior_log_weights + [component.log_evidence for component in components]
     weights = np.exp(log_weights - logsumexp(log_weights))
-    averages = {name: np.tensordot(weights, value, axes=1) for name, value in (draws or {}).items()}
+    averages = {name: np.tensordot(weights, value, axes=1) for name, value in draws.items()}
     locations = np.stack([component.mean for component in components])
     scales = np.empty((*locations.shape, locations.shape[1]))
     for row, component in enumerate(components):
@@ -287,7 +287,7 @@ def assemble(
         "belief": mixture(locations, scales, weights),
         "parts": parts,
         "hyperparameters": {**fixed, **averages},
-        "hyperparameter_draws": draws or {},
+        "hyperparameter_draws": draws,
         "prior_log_weights": prior_log_weights,
         "log_evidence": log_evidence,
         "info": info | {"result": result.name},

@@ -33,10 +33,16 @@ Shapes = tuple[Any, ...]  # of jax.ShapeDtypeStruct, for arrays without their va
 running = threading.RLock()
 
 
-def preference_data(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PreferenceData | None:
-    """The preference data among a program's arguments."""
-    data = (a for a in (*args, *kwargs.values()) if isinstance(a, PreferenceData))
-    return next(data, None)
+def preference_data(origin: Any) -> PreferenceData | None:
+    """The preference data among a program's arguments, by the `Origin` of a posterior."""
+    arguments = (*origin.args, *origin.kwargs.values())
+    return next((a for a in arguments if isinstance(a, PreferenceData)), None)
+
+
+def each_draw(draws: Values) -> list[Values]:
+    """Values of every draw, from arrays with a first axis of draws."""
+    number = len(next(iter(draws.values())))
+    return [{name: value[row] for name, value in draws.items()} for row in range(number)]
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,11 @@ class Call:
                 return None
             if is_integrated(site):
                 return xp.asarray(mean_of(site["fn"]))
-            return None if draw else _zeros(site)
+            if draw:
+                return None
+            prior = site["fn"]
+            dtype = int if prior.support.is_discrete else float
+            return jnp.zeros(prior.shape(site["kwargs"]["sample_shape"]), dtype)
 
         xp = namespace(*arrays)  # a program cannot index arrays of NumPy by what JAX traces
         raw, quantiles = unconstrained or {}, standard or {}
@@ -115,12 +125,6 @@ class Call:
                     "functions of jax.numpy in the program"
                 ) from error
         return sites
-
-
-def _zeros(site: Values) -> Any:
-    prior = site["fn"]
-    dtype = int if prior.support.is_discrete else float
-    return jnp.zeros(prior.shape(site["kwargs"]["sample_shape"]), dtype)
 
 
 def is_integrated(site: Values) -> bool:
@@ -167,9 +171,9 @@ class Site(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def survey(call: Call) -> tuple[Site, ...]:
-    """The program's sample sites, traced for shapes and types alone."""
-    sites: list[Site] = []
+def survey(call: Call) -> Mapping[str, Site]:
+    """The program's sample sites by name, traced for shapes and types alone."""
+    sites: dict[str, Site] = {}
 
     def record(arrays: Shapes) -> None:
         for name, site in call.trace(arrays, {}, draw=False).items():
@@ -195,7 +199,7 @@ def survey(call: Call) -> tuple[Site, ...]:
                 problem = f"its vectors are not known to be Gaussian; {NUTS}"
             leaves, structure = jax.tree.flatten(base)
             again = vars(jax.tree.unflatten(structure, leaves))
-            described = Site(
+            sites[name] = Site(
                 name=name,
                 kind=type(base).__name__,
                 shape=tuple(jnp.shape(site["value"])),
@@ -217,10 +221,9 @@ def survey(call: Call) -> tuple[Site, ...]:
                 shares_noise=hasattr(likelihood, "shared_noise"),
                 portable=all(part in again or hasattr(type(base), part) for part in vars(base)),
             )
-            sites.append(described)
 
     jax.eval_shape(record, call.shapes)
-    return tuple(sites)
+    return sites
 
 
 def broadcast_fixed(call: Call, fixed: Values) -> Values:
@@ -232,7 +235,7 @@ def broadcast_fixed(call: Call, fixed: Values) -> Values:
         If a name is no unobserved site, a value is not finite, its shape does not fit, or it lies
         outside its support.
     """
-    sites = {site.name: site for site in survey(call)}
+    sites = survey(call)
     free = [name for name, site in sites.items() if not site.observed]
     result = {}
     for name, value in fixed.items():

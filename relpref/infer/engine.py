@@ -16,7 +16,7 @@ from relpref.description import Description
 from relpref.devices import accelerated
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import Component, assemble, positive_definite, prior_notes, thinned
-from relpref.infer.call import Model, Values, preference_data, survey
+from relpref.infer.call import Model, Values, each_draw, preference_data, survey
 from relpref.infer.computing import computing
 from relpref.infer.evidence import Evidence, evaluate, expectation_propagation, use_dual_space
 from relpref.infer.importance import (
@@ -45,7 +45,7 @@ from relpref.linalg.arrays import ravel
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin
-from relpref.result import CODES, Result, progress_line, warn_user
+from relpref.result import Result, progress_line, warn_user
 
 Strategy = Literal["integrate", "maximize", "em", "nuts"]
 
@@ -56,7 +56,6 @@ _CHOICES = {
 }
 _CHECKS = ("auto", True, False)
 _LEAST = {"restarts": 1, "draws": 8, "warmup": 1, "max_sweeps": 1, "max_evaluations": 1}
-_CONVERGED = CODES.index(Result.converged)
 _ALL_HELD = (
     "all hyperparameters are in a plate, such as one for each rater; they are at their maximum"
 )
@@ -148,7 +147,7 @@ class GaussianEngine:
     tol: float = 1e-8
     max_sweeps: int = 500
     max_evaluations: int = 200
-    space: Literal["auto", "latent", "observation", "entity", "gap"] = "auto"
+    space: Literal["auto", "latent", "observation"] = "auto"
     structure: Literal["auto", "dense", "sparse"] = "auto"
     check: Literal["auto"] | bool = "auto"
     throw: bool = True
@@ -240,7 +239,8 @@ class GaussianEngine:
         """
         with computing(self.name, rng_key, args, kwargs, self.fixed):
             key = key_words(rng_key) if isinstance(rng_key, int | np.integer) else rng_key
-            data = preference_data(args, kwargs)
+            origin = Origin(self.program, args, kwargs, self)
+            data = preference_data(origin)
             if self.structure == "sparse" and data is None:
                 raise UnsupportedProgramError(
                     "structure='sparse' is for programs on PreferenceData, and there is none among "
@@ -248,19 +248,17 @@ class GaussianEngine:
                 )
             many = data is not None and data.num_items > MAX_DENSE_ITEMS and len(data.winner)
             if self.structure == "sparse" or (self.structure == "auto" and many):
-                return fit(self, sites, key, args, kwargs, progress_bar, at)
+                return fit(self, sites, key, origin, progress_bar, at)
             # A graph's spectrum may be computed.
             with threads_for(0 if data is None else data.num_items):
-                program = self._read(args, kwargs, self.fixed)
+                program = self._read(origin, self.fixed)
             latents = program.layout.num_latents
             with threads_for(latents), accelerated(latents):
-                return self._fitted(program, sites, key, args, kwargs, progress_bar, at)
+                return self._fitted(program, sites, key, origin, progress_bar, at)
 
-    def _read(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], fixed: Mapping[str, Any] | None
-    ) -> Program:
-        program = Program.of(self.program, args, kwargs, fixed)
-        for site in survey(program.call):
+    def _read(self, origin: Origin, fixed: Mapping[str, Any] | None) -> Program:
+        program = Program.of(origin.program, origin.args, origin.kwargs, fixed)
+        for site in survey(program.call).values():
             reason = site.without_mode if self.at_mode else site.without_moments
             if reason is not None:
                 raise UnsupportedProgramError(
@@ -278,12 +276,11 @@ class GaussianEngine:
         program: Program,
         sites: Mapping[str, Any] | None,
         key: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        origin: Origin,
         progress_bar: bool,
         at: Mapping[str, Any] | None,
     ) -> Posterior:
-        at, root = self._start(program, key, args, kwargs, at)
+        at, root = self._start(program, key, origin, at)
 
         def fit(program: Program, at: Any, *, start: Any = sites, **options: Any) -> Fitted:
             options = {"root": root, **options}
@@ -300,7 +297,7 @@ class GaussianEngine:
         if fitted.dual and not positive_definite(final):
             result = Result.prior_not_positive_definite
         self.raise_unless_ok(result, info)
-        info |= prior_notes(preference_data(args, kwargs), final.blocks)
+        info |= prior_notes(preference_data(origin), final.blocks)
         unknown = layout.hyperparameters or (
             program.members and self.hyperparameters == "integrate"
         )
@@ -309,10 +306,7 @@ class GaussianEngine:
         if program.members is not None:
             info["averaged"] = list(program.members.names)
         if strategy == "nuts":
-            root = np.eye(ravel(fitted.unconstrained)[0].size)
-            place = (program, fitted.unconstrained, root, final.sites, CLOSE, self.max_sweeps)
-            density = Density(self.evaluate, fitted.dual, self.warmup, *place).spread()
-            draws, more = sample(density, key, self.draws, progress_bar)
+            draws, more = sample(self._density(program, fitted), key, self.draws, progress_bar)
             # Entries on the search that the sampler started from.
             kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
             more = {name: info[name] for name in kept if name in info} | more
@@ -320,8 +314,8 @@ class GaussianEngine:
             if averaged is not None:
                 members = averaged.at_draws(draws, final.sites, generator(key))
             draws = program.constrained(draws) | members
-            return self.run_at_draws(draws, key, *args, info=more, r_hat=more["r_hat"], **kwargs)
-        origin = Origin(self.program, args, kwargs, self)
+            facts = {"info": more, "r_hat": more["r_hat"]}
+            return self.run_at_draws(draws, key, *origin.args, **facts, **origin.kwargs)
         if strategy == "integrate":
             coords = coordinates(program, fitted.unconstrained)
             if not coords.free.size + coords.more.size and program.members is None:
@@ -332,20 +326,21 @@ class GaussianEngine:
                 return self._integrated(program, fitted, coords, plates, key, origin, progress_bar)
         return self._at_maximum(program, fitted._replace(result=result), info, key, origin)
 
+    def _density(self, program: Program, fitted: Fitted) -> Density:
+        """Evidence times prior around a maximum."""
+        root = np.eye(ravel(fitted.unconstrained)[0].size)
+        place = program, fitted.unconstrained, root, fitted.evidence.sites, CLOSE, self.max_sweeps
+        return Density(self.evaluate, fitted.dual, self.warmup, *place).spread()
+
     def _start(
-        self,
-        program: Program,
-        key: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        at: Mapping[str, Any] | None,
+        self, program: Program, key: Any, origin: Origin, at: Mapping[str, Any] | None
     ) -> tuple[Mapping[str, Any] | None, Floats | None]:
         """Hyperparameters where the search starts, and a root of the inverse curvature there.
 
         Among very many items they are the optimum of some of them, which costs little. A program
         from outside may have other arguments about the items.
         """
-        data, layout = preference_data(args, kwargs), program.layout
+        data, layout = preference_data(origin), program.layout
         if data is None or data.num_items < _VERY_MANY or at is not None:
             return at, None
         packaged = getattr(self.program, "__module__", "").startswith("relpref.")
@@ -353,19 +348,15 @@ class GaussianEngine:
         if not (packaged and searches):
             return at, None
         some = neighborhood(data, _SOME)
-        origin = Origin(self.program, args, kwargs).with_argument(data, some)
         if not len(some.comparisons):
             return at, None
-        few = self._read(origin.args, origin.kwargs, self.fixed)
+        few = self._read(origin.with_argument(data, some), self.fixed)
         if few.layout.hyperparameters != layout.hyperparameters:
             return at, None
         fitted = fit_hyperparameters(self, few, None, key, False, None, None)
         if not fitted.result.ok:
             return at, None
-        unit = np.eye(ravel(fitted.unconstrained)[0].size)
-        place = few, fitted.unconstrained, unit, fitted.evidence.sites, CLOSE, self.max_sweeps
-        density = Density(self.evaluate, fitted.dual, self.warmup, *place).spread()
-        return fitted.evidence.hyperparameters, np.asarray(density.root)
+        return fitted.evidence.hyperparameters, np.asarray(self._density(few, fitted).root)
 
     @staticmethod
     def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterior:
@@ -402,17 +393,17 @@ class GaussianEngine:
         """
         with computing(self.name, rng_key, args, kwargs, self.fixed, draws):
             draws = {name: np.asarray(value, np.float64) for name, value in draws.items()}
-            number = len(next(iter(draws.values())))
-            rows = [{name: value[row] for name, value in draws.items()} for row in range(number)]
+            rows = each_draw(draws)
             values = {**(self.fixed or {}), **rows[0]}
-            program = self._read(args, kwargs, values)
+            origin = Origin(self.program, args, kwargs, self)
+            program = self._read(origin, values)
             layout = program.layout
             if layout.hyperparameters:
                 raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
             if prior_log_weights is None:
                 rows = thinned(rows, layout.num_latents)
             dual = use_dual_space(layout, self.space)
-            cold = sites = Sites(*np.zeros((2, layout.num_rows)))
+            cold = sites = Sites.none(layout.num_rows)
             components, infos = [], []
             for row in rows:
                 here = program.at(row)
@@ -421,12 +412,12 @@ class GaussianEngine:
                         evidence = self.evaluate(
                             here, dual, False, {}, start, self.tol, self.max_sweeps, True
                         )
-                    if int(evidence.info.code) == _CONVERGED:
+                    if evidence.info.converged:
                         sites = evidence.sites
                         break
                 infos.append(evidence.info)
                 components.append(Component.of(layout, evidence))
-            codes = [CODES[int(entry.code)] for entry in infos]
+            codes = [entry.result for entry in infos]
             result = max(codes, key=lambda code: (code.empty, not code.ok))
             if result.ok and r_hat is not None and r_hat > UNMIXED:
                 result = Result.hyperparameters_not_mixed
@@ -447,7 +438,6 @@ class GaussianEngine:
             self.raise_unless_ok(result, report)
             kept = {name: np.stack([row[name] for row in rows]) for name in draws}
             mixture = kept, prior_log_weights, log_evidence
-            origin = Origin(self.program, args, kwargs, self)
             return self._finished(
                 program, components, rows, result, report, rng_key, origin, mixture
             )
@@ -548,7 +538,7 @@ class GaussianEngine:
         # The evidence is stationary in the sites, and the error of a mean is far below that of few
         # points.
         limits = (max(self.tol, POINT_TOLERANCE), self.max_sweeps)
-        cold = Sites(*np.zeros((2, layout.num_rows)))
+        cold = Sites.none(layout.num_rows)
         visited, visited_sites = maximum[None], [best.sites]
 
         def at(places: Floats, need: Need) -> list[Evaluated | None]:
@@ -573,7 +563,7 @@ class GaussianEngine:
                     log_evidence = float(evidence.log_evidence)
                     log_prior = float(evidence.log_prior)
                     numbers = (log_evidence, log_prior, *gradient)
-                    if int(evidence.info.code) != _CONVERGED or not np.all(np.isfinite(numbers)):
+                    if not evidence.info.converged or not np.all(np.isfinite(numbers)):
                         continue
                     visited = np.vstack([visited, place])
                     visited_sites.append(evidence.sites)

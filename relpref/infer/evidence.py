@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from relpref.compiled import compiled
+from relpref.data.arrays import Floats
 from relpref.devices import default_device
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.arrow import Arrow, ArrowSpace
+from relpref.infer.arrow import ArrowSpace
 from relpref.infer.call import Values, survey
 from relpref.infer.gradient import (
+    Nodes,
     Slopes,
     along,
     dual_vector,
@@ -29,12 +30,11 @@ from relpref.infer.gradient import (
     sum_of,
     tilted,
 )
-from relpref.infer.host_space import HostSpace
-from relpref.infer.joint import joint_of, joint_on_host
-from relpref.infer.layout import Layout, Prior
+from relpref.infer.joint import Joint, slopes_at, slopes_on_host
+from relpref.infer.layout import Layout, Prior, placed
 from relpref.infer.program import Program
 from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites, by_rows, cavities, run
-from relpref.infer.spaces import DualSpace, LatentSpace, Marginals
+from relpref.infer.spaces import DualSpace, HostSpace, LatentSpace, Marginals
 from relpref.likelihoods import TiltedMoments
 from relpref.likelihoods.powers import knows_derivatives
 from relpref.likelihoods.quadrature import tilted_by_nodes
@@ -43,11 +43,7 @@ from relpref.linalg.arrays import Array, block_diagonal, namespace, traced
 from relpref.linalg.arrays import on_host as on_host_arrays
 from relpref.result import CODES, Result
 
-Floats = NDArray[np.float64]
-
-_CONVERGED, _TOO_PRECISE, _NONFINITE = map(
-    CODES.index, (Result.converged, Result.too_precise, Result.nonfinite)
-)
+_TOO_PRECISE, _NONFINITE = map(CODES.index, (Result.too_precise, Result.nonfinite))
 _CHEAP = 400  # rows of a matrix up to which NumPy factorizes it in the time of two sweeps without
 _BENT = 60  # sweeps with p^n that is not log-concave, before each answer has a site
 _POINTS = 64  # log p of all rows is computed at a multiple of as many points
@@ -124,21 +120,15 @@ def evaluate(
         return _evaluate(*arguments, tolerance, max_sweeps, whole)
     unconstrained, sites = jax.tree.map(np.asarray, (unconstrained, sites))
     with np.errstate(all="ignore"):
-        n, m = program.layout.num_latents, program.layout.num_rows
         prior, moments, slopes, gradient = on_host(program, unconstrained)
         prior = prior._replace(blocks=dense_blocks(program.layout, prior.covariance))
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(
             block_diagonal(total(prior.blocks[site]) for site in program.layout.slices)
         )
-        space = space_on_host(program, prior, covariance, dual)
-        dear = (m if dual else n) > _CHEAP
-        joint = None
-        if program.layout.joint and program.arrow is not None:
-            joint = joint_on_host(program.arrow, program, unconstrained)
-        answers = prior.counts, moments, prior.log_concave, prior.gaussian
-        power = (prior.power,) if program.layout.repeated else ()
-        problem = Problem(space, *answers, joint, dear, power, slopes, bounded)
+        around = partial(slopes_on_host, program, unconstrained)
+        problem = problem_of(program, prior, covariance, dual, moments, slopes, around)
+        problem = problem._replace(bounded=bounded)
         result = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, result, prior)
         if whole:
@@ -151,14 +141,43 @@ def evaluate(
     return evidence
 
 
-def space_on_host(program: Program, prior: Prior, covariance: Covariance, dual: bool) -> Any:
-    """The space of a program's algebra, in NumPy."""
+def space_of(program: Program, prior: Prior, covariance: Covariance, dual: bool) -> Any:
+    """The space of a program's algebra, with the noise that rows share."""
     arrow, rows = program.arrow, prior.projection
+    factors = () if arrow is None else arrow.blocks.factors(prior.noise)
     if dual:
-        return DualSpace.build(covariance, rows, dense_noise(arrow, prior.noise))
-    grouped: Any = rows if arrow is None else arrow.rows
-    space = HostSpace.of(covariance, grouped, program.layout.precise and arrow is None)
-    return space if program.layout.joint else with_noise(space, arrow, prior.noise)
+        noise = 0.0 if arrow is None else arrow.blocks.matrix(factors)
+        return DualSpace.build(covariance, rows, noise)
+    build = HostSpace.of if namespace(prior.counts) is np else LatentSpace.build
+    if arrow is None:
+        return build(covariance, rows, program.layout.precise)
+    assert arrow.rows is not None  # or observation space is required
+    space = build(covariance, arrow.rows)
+    return space if program.layout.joint else ArrowSpace(space, arrow.blocks, factors)
+
+
+def problem_of(
+    program: Program,
+    prior: Prior,
+    covariance: Covariance,
+    dual: bool,
+    moments: Moments,
+    slopes: Callable[..., tuple[Any, ...]],
+    around: Callable[[Array], tuple[Array, Array]],
+) -> Problem:
+    """The problem of a program at given hyperparameters.
+
+    ``slopes`` are those of `Problem`, ``around`` those of `Joint`.
+    """
+    layout, joint = program.layout, None
+    if layout.joint and program.arrow is not None:
+        joint = Joint.of(program.arrow, around)
+    answers = prior.counts, moments, prior.log_concave, prior.gaussian
+    dear = (layout.num_rows if dual else layout.num_latents) > _CHEAP
+    holding = dear or namespace(prior.counts) is not np
+    power = (prior.power,) if layout.repeated else ()
+    space = space_of(program, prior, covariance, dual)
+    return Problem(space, *answers, joint, holding, power, slopes)
 
 
 class OnHost(NamedTuple):
@@ -206,10 +225,11 @@ def on_host(program: Program, unconstrained: Values) -> OnHost:
         if by_nodes:
             mean, variance, weight, _, *power = arrays
             _, away, share = nodes(mean, variance, *power)
-            sizes = {site.name: int(np.prod(site.rows)) for site in survey(program.call)}
-            ends = np.cumsum([sizes[name] for name in program.layout.observed])[:-1]
+            sites = survey(program.call)
+            sizes = [int(np.prod(sites[name].rows)) for name in program.layout.observed]
+            ends = np.cumsum(sizes)[:-1]
             parts = (np.split(each, ends, axis=1) for each in (away, share * weight))
-            return tuple(zip(*parts, strict=True))
+            return tuple(map(Nodes, *parts))
         return _slopes_by(program, unconstrained, *arrays)
 
     def gradient(slopes: Slopes) -> Values:
@@ -220,22 +240,6 @@ def on_host(program: Program, unconstrained: Values) -> OnHost:
         return {name: slope + np.asarray(more[name]) for name, slope in result.items()}
 
     return OnHost(prior, moments, slopes, gradient)
-
-
-def slopes_of_cavities(
-    program: Program, unconstrained: Values, cavity: Cavity, counts: Array, *power: Array
-) -> tuple[Values, Array]:
-    """Derivatives of Σ log Ẑ at fixed cavities, in the hyperparameters and in the cavities' means.
-
-    Each row counts as often as ``counts`` says; a row is p^n for the ``power`` n.
-    """
-    _, moments, slopes, gradient = on_host(program, unconstrained)
-    nothing = np.zeros_like(cavity.variance)
-    dual = counts * moments(*cavity, *power).gradient
-    given = slopes(*cavity, counts, nothing, *power)
-    with_prior = gradient(slopes_of_answers_at(*cavity, nothing, dual, given))
-    alone = gradient(Slopes({}))
-    return {name: with_prior[name] - alone[name] for name in unconstrained}, dual
 
 
 def total(parts: Mapping[str, Any]) -> Any:
@@ -260,7 +264,10 @@ def _evaluate(
     counts, power = jnp.asarray(prior.counts), jnp.asarray(prior.power)
     blocks = dense_blocks(program.layout, prior.covariance)
     prior = prior._replace(blocks=blocks, counts=counts, power=power)
-    problem = prepared(program, prior, dual)
+    answers = prior.observations, prior.offset
+    moments, slopes = partial(tilted, *answers), partial(slopes_of_answers, *answers)
+    around = partial(slopes_at, prior)
+    problem = problem_of(program, prior, prior.covariance, dual, moments, slopes, around)
     result = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, result, prior)
     before = prior.covariance.dense()
@@ -305,12 +312,10 @@ def dense_blocks(layout: Layout, covariance: BlockDiagonal) -> dict[str, dict[st
 @compiled
 def _derivatives(program: Program, unconstrained: Values, z: Array) -> tuple[Array, ...]:
     """Log p of all rows and two derivatives at points, shape (k, m)."""
-    start, parts = 0, []
-    likelihood: Any
-    for likelihood, value, _ in program.read(unconstrained).observations:
-        points = z[:, start : start + value.size].reshape(-1, *jnp.shape(likelihood.predictor))
+    parts = []
+    for likelihood, value, _, rows in placed(program.read(unconstrained).observations):
+        points = z[:, rows].reshape(-1, *jnp.shape(likelihood.predictor))
         parts.append([each.reshape(len(z), -1) for each in likelihood.derivatives(value, points)])
-        start += value.size
     return tuple(jnp.concatenate(each, axis=1) for each in zip(*parts, strict=True))
 
 
@@ -343,15 +348,14 @@ def concluded(problem: Problem, result: Approximation, prior: Prior) -> Evidence
     space: Any = problem.space
     fit, gaussian = result.fit, problem.gaussian
     xp = namespace(problem.counts)
-    arrived = result.info.code == _CONVERGED
-    ending = result.info.code
+    arrived, ending = result.info.converged, result.info.code
     if gaussian is not None:  # a Gaussian site may be so precise that rounding shows
         precision = problem.counts * fit.sites.precision
         variance, most = space.precision_limit()
         highest = xp.max(xp.where(gaussian.rows, precision, 0.0) * variance, initial=0.0)
         ending = xp.where((highest > most) & arrived, _TOO_PRECISE, ending)
-    elsewhere = result.info.code != _CONVERGED  # ~ would take a Python bool for a number
-    ending = xp.where(xp.isfinite(result.log_evidence) | elsewhere, ending, _NONFINITE)
+    finite = xp.isfinite(result.log_evidence)
+    ending = xp.where(arrived & xp.logical_not(finite), _NONFINITE, ending)
     return Evidence(
         log_evidence=result.log_evidence,
         log_prior=prior.log_prior,
@@ -375,19 +379,17 @@ def whole_arrays(
     """The fields of `Evidence` that are computed only if ``whole``."""
     space: Any = problem.space
     fit, rows = result.fit, space.rows
-    precision, shift = problem.counts * fit.sites.precision, problem.counts * fit.sites.shift
     if problem.joint is not None:
-        precision = fit.factor.precision
         drift = space.root @ (space.root.T @ rows.adjoint(dual_vector(problem, fit)))
     elif space.latent:
-        drift = space.latent_mean(fit.factor, shift)
+        drift = space.latent_mean(fit.factor, problem.counts * fit.sites.shift)
     if space.latent:
         covariance = space.covariance(fit.factor)
-        pulled = space.pulled(fit.factor, precision, covariance)
+        pulled = space.pulled(fit.factor, covariance)
     else:
         before = block_diagonal(total(prior.blocks[site]) for site in layout.slices)
         drift = before @ rows.adjoint(dual_vector(problem, fit))
-        pulled = rows.back(space.dual_weights(fit.factor, precision) @ rows.rows(before))
+        pulled = rows.back(space.dual_weights(fit.factor) @ rows.rows(before))
         covariance = before - before @ pulled
         covariance = 0.5 * (covariance + covariance.T)
     return {
@@ -431,40 +433,6 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
     return cheaper and layout.log_concave and not careful
 
 
-def prepared(program: Program, prior: Prior, dual: bool) -> Problem:
-    """The problem of a program that JAX traces."""
-    covariance = prior.covariance
-    space: Any
-    if dual:
-        noise = dense_noise(program.arrow, prior.noise)
-        space = DualSpace.build(covariance, prior.projection, noise)
-    else:
-        grouped: Any = prior.projection if program.arrow is None else program.arrow.rows
-        accurate = program.layout.precise and program.arrow is None
-        space = LatentSpace.build(covariance, grouped, accurate)
-        space = space if program.layout.joint else with_noise(space, program.arrow, prior.noise)
-    moments = partial(tilted, prior.observations, prior.offset)
-    joint = None
-    if program.layout.joint and program.arrow is not None:
-        joint = joint_of(program.arrow, prior)
-    answers = prior.counts, moments, prior.log_concave, prior.gaussian
-    power = (prior.power,) if program.layout.repeated else ()
-    slopes = partial(slopes_of_answers, prior.observations, prior.offset)
-    return Problem(space, *answers, joint, True, power, slopes)
-
-
-def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
-    """Covariance of the noise that rows share, shape (m, m)."""
-    return 0.0 if arrow is None else arrow.blocks.matrix(arrow.blocks.factors(noise))
-
-
-def with_noise(
-    space: LatentSpace, arrow: Arrow | None, noise: tuple[Array, ...]
-) -> LatentSpace | ArrowSpace:
-    """A latent space with the noise that rows share."""
-    return space if arrow is None else ArrowSpace(space, arrow.blocks, arrow.blocks.factors(noise))
-
-
 _tilted = compiled(tilted)
 
 
@@ -485,10 +453,10 @@ def expectation_propagation(
     bent = problem.power and on_host_arrays(sites) and not np.all(problem.log_concave)
     most = min(max_sweeps, _BENT) if bent else max_sweeps
     fit, log_normalizer, info = run(rows, start, tolerance, most, progress)
-    if bent and info.code != _CONVERGED:
+    if bent and not info.converged:
         single = problem._replace(power=())
         return expectation_propagation(single, sites, tolerance, max_sweeps, progress)
-    if problem.bounded and info.code != _CONVERGED and not np.all(problem.log_concave):
+    if problem.bounded and not info.converged and not np.all(problem.log_concave):
         rows = rows._replace(tilted=partial(_bounded, rows.tilted), log_concave=True)
         start = Sites(np.maximum(start.precision, 0.0), start.shift)
         fit, log_normalizer, info = run(rows, start, tolerance, max_sweeps, progress)
@@ -497,7 +465,7 @@ def expectation_propagation(
     closed = xp.zeros(problem.counts.shape, bool) if gaussian is None else gaussian.rows
     counts = xp.where(closed, 0.0, rows.counts)  # of those that are iterated
     log_evidence = (
-        log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
+        xp.sum(log_of_sites(counts, log_normalizer, fit.sites, cavity))
         - fit.marginals.log_determinant
         + 0.5 * xp.vdot(counts * fit.sites.shift, fit.marginals.mean)
     )
@@ -530,13 +498,6 @@ def _bounded(tilted: Moments, mean: Array, variance: Array) -> TiltedMoments:
     """Moments that no site of negative precision matches: variances do not grow."""
     moments = tilted(mean, variance)
     return moments._replace(curvature=np.maximum(moments.curvature, 0.0))
-
-
-def log_evidence_of_sites(
-    counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity
-) -> Array:
-    """The rows' share of log Z."""
-    return namespace(counts).sum(log_of_sites(counts, log_normalizer, sites, cavity))
 
 
 def log_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from relpref.infer.arrow import pull_of_noise
-from relpref.infer.layout import Layout, Observation, Prior
+from relpref.infer.layout import Layout, Observation, Prior, placed
 from relpref.infer.program import Program
 from relpref.infer.sites import Fit, Problem
 from relpref.likelihoods import TiltedMoments
@@ -30,6 +30,13 @@ class Slopes(NamedTuple):
     pulls: Pulls  # by paths in the reading
     # Functions of the moving program whose derivatives are to be added.
     surrogates: tuple[Partial, ...] = ()
+
+
+class Nodes(NamedTuple):
+    """Nodes less the mean, and their weighted shares of a tilted density, shape (q, m)."""
+
+    away: Array
+    share: Array
 
 
 def sum_of(parts: Iterable[Slopes]) -> Slopes:
@@ -97,8 +104,6 @@ def slopes_of_answers(
         given = value, center, width, weights
         if knows_derivatives(likelihood):
             parts.append(likelihood.pull(*given, *(n or [1.0]), spreads))
-        elif hasattr(likelihood, "constants"):
-            parts.append(likelihood.constants(*given, *n))
         else:
             parts.append((weights, *n))
     return tuple(parts)
@@ -131,8 +136,8 @@ def _pull_of_answers(
     for (likelihood, value, center, offset, *cavity, beta), part in zip(rows, slopes, strict=True):
         if isinstance(part, dict):
             total = total + jnp.vdot(beta, offset) + along(likelihood, part)
-        elif hasattr(likelihood, "surrogate"):
-            total = total + likelihood.surrogate(value, offset + center, cavity[0], *part)
+        elif isinstance(part, Nodes):
+            total = total + likelihood.surrogate(value, offset + center, *part)
         else:
             weight, *power = part
             moments = powered(likelihood, value, offset + center, cavity[0], *power)
@@ -143,14 +148,13 @@ def _pull_of_answers(
 
 def _cut(observations: tuple[Observation, ...], *arrays: Any) -> list[tuple[Any, ...]]:
     """Likelihoods, values and the rows of arrays in the shape of each; numbers stay."""
-    start, parts = 0, []
-    for likelihood, value, _ in observations:
-        shape, rows = jnp.shape(likelihood.predictor), slice(start, start + value.size)
+    parts = []
+    for likelihood, value, _, rows in placed(observations):
+        shape = jnp.shape(likelihood.predictor)
         cut = (
             array if isinstance(array, float) else array[rows].reshape(shape) for array in arrays
         )
         parts.append((likelihood, value, *cut))
-        start += value.size
     return parts
 
 
@@ -188,10 +192,7 @@ def slopes_of_prior(
     """
     space: Any = problem.space
     rows, xp = space.rows, namespace(alpha)
-    precision = problem.counts * fit.sites.precision
-    if problem.joint is not None:
-        precision = fit.factor.precision
-    weights = xp.outer(alpha, alpha) - space.weights(fit.factor, precision)
+    weights = xp.outer(alpha, alpha) - space.weights(fit.factor)
     if pulled is not None:
         back = rows.adjoint(pulled)
         weights = weights + xp.outer(back, alpha) + xp.outer(alpha, back)
@@ -200,9 +201,10 @@ def slopes_of_prior(
         return Slopes(pulls)
     dual = dual_vector(problem, fit)
     if space.latent:
-        spread = precision[:, None] * (rows.rows(fit.factor.white) @ fit.factor.white.T)
+        white, precision = fit.factor.white, fit.factor.precision
+        spread = precision[:, None] * (rows.rows(white) @ white.T)
     else:
-        spread = space.dual_weights(fit.factor, precision) @ rows.rows(before)
+        spread = space.dual_weights(fit.factor) @ rows.rows(before)
     pull = xp.outer(dual, before @ alpha) - spread
     if pulled is not None:
         pull = pull + xp.outer(pulled, before @ alpha) + xp.outer(dual, before @ back)
@@ -217,9 +219,7 @@ def slopes_of_noise(
     if arrow is None or program.layout.joint:
         return Slopes({})
     space: Any = problem.space
-    weights = partial(
-        space.noise_weights, fit.factor, problem.counts * fit.sites.precision, arrow.blocks
-    )
+    weights = partial(space.noise_weights, fit.factor, arrow.blocks)
     pulls = pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights, pulled)
     return Slopes({("noise", str(kind)): pull for kind, pull in enumerate(pulls)})
 

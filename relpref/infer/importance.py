@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri, softmax
 
+from relpref.data.arrays import Floats
 from relpref.infer.call import Values, survey
 from relpref.infer.program import Program
 from relpref.infer.smoothing import smoothed
 from relpref.limits import MAX_NUMBERS_OF_POINTS
 from relpref.result import InferenceWarning, warn_user
-
-Floats = NDArray[np.float64]
 
 MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in more are too sparse
 _MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
@@ -138,7 +137,7 @@ class _Scale(NamedTuple):
 class Coordinates:
     """The flattened unconstrained hyperparameters."""
 
-    names: list[tuple[str, int]]  # of each coordinate
+    names: list[str]  # of the hyperparameter of each coordinate
     # None where a prior is not one of independent coordinates: then it stays as it is.
     scales: list[_Scale | None]
     free: NDArray[np.int64]  # coordinates that are hyperparameters of the whole problem: scalars
@@ -154,9 +153,9 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
     Where a prior depends on another hyperparameter, that one is at its maximum.
     """
     values = {name: np.asarray(value) for name, value in maximum.items()}
-    plated = {site.name for site in survey(program.call) if site.plated}
+    plated = {name for name, site in survey(program.call).items() if site.plated}
     filled = program.on_host(values)
-    names: list[tuple[str, int]] = []
+    names: list[str] = []
     scales: list[_Scale | None] = []
     free: list[int] = []
     more: list[int] = []
@@ -165,7 +164,7 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
         if name not in plated:
             place = range(len(names), len(names) + size)
             (free if np.ndim(values[name]) == 0 else more).extend(place)
-        names += [(name, index) for index in range(size)]
+        names += [name] * size
         median = np.asarray(program.medians[name])
         grid = median + np.reshape(_GRID, (-1,) + (1,) * median.ndim)
         densities = None if name in plated else filled.densities(name, grid)
@@ -180,7 +179,7 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
             scales += [None] * size
     held = sorted(plated & set(values))
     if len(free) + len(more) > _MAX_CURVED:
-        held += sorted({names[at][0] for at in more})
+        held += sorted({names[at] for at in more})
         more = []
     return Coordinates(names, scales, np.array(free, np.int64), np.array(more, np.int64), held)
 
@@ -436,7 +435,7 @@ def importance_points(
     if len(evaluations) > len(kept):
         info["failed_points"] = len(evaluations) - len(kept)
     if rest.shape[1] or coords.held:
-        names = {coords.names[at][0] for at in coords.more} if rest.shape[1] else set()
+        names = {coords.names[at] for at in coords.more} if rest.shape[1] else set()
         info["held"] = [*coords.held, *sorted(names)]
     total: float | None = None
     highest = float(logsumexp(log_weights[rows])) if rows else 0.0

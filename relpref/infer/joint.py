@@ -11,7 +11,6 @@ less than the grids behind f: XLA takes minutes for derivatives of derivatives o
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -21,7 +20,7 @@ import numpy as np
 from relpref.compiled import compiled
 from relpref.infer.arrow import Arrow, Blocks, Weights
 from relpref.infer.call import Values
-from relpref.infer.layout import Observation, Prior
+from relpref.infer.layout import Observation, Prior, placed
 from relpref.infer.program import Program
 from relpref.linalg.arrays import Array, namespace
 
@@ -44,6 +43,14 @@ class Joint(NamedTuple):
     directions: Array  # 1 where a row has this place in its group, shape (m, w)
     # From points, shape (m, k), to Σ f at each, shape (k,), and its slopes there, shape (m, k).
     slopes: Callable[[Array], tuple[Array, Array]]
+
+    @classmethod
+    def of(cls, arrow: Arrow, slopes: Callable[[Array], tuple[Array, Array]]) -> "Joint":
+        """The joint likelihood of rows that share noise."""
+        blocks, xp = arrow.blocks, namespace(arrow.blocks.place)
+        sizes = [group.rows.shape for group in blocks.groups]
+        units = [xp.broadcast_to(xp.eye(p), (g, p, p)) for g, p in sizes]
+        return cls(arrow, _columns(blocks, units), slopes)
 
     @property
     def alone(self) -> Array:
@@ -139,13 +146,6 @@ def _columns(blocks: Blocks, squares: Sequence[Array]) -> Array:
     )
 
 
-def _directions(arrow: Arrow) -> Array:
-    """See `Joint.directions`."""
-    xp = namespace(arrow.blocks.place)
-    sizes = [group.rows.shape for group in arrow.blocks.groups]
-    return _columns(arrow.blocks, [xp.broadcast_to(xp.eye(p), (g, p, p)) for g, p in sizes])
-
-
 def heights(observations: tuple[Observation, ...], offset: Array, points: Array) -> Array:
     """Log probability of all groups of rows that are one outcome, shape (k,).
 
@@ -153,10 +153,8 @@ def heights(observations: tuple[Observation, ...], offset: Array, points: Array)
     """
 
     def height(value: Array) -> Array:
-        start, total = 0, jnp.zeros(())
-        for likelihood, answers, _ in observations:
-            rows = slice(start, start + answers.size)
-            start += answers.size
+        total = jnp.zeros(())
+        for likelihood, answers, _, rows in placed(observations):
             log_prob = getattr(likelihood, "log_prob_of_lists", None)
             if log_prob is not None:
                 predictor = jnp.reshape(value[rows] + offset[rows], answers.shape)
@@ -166,7 +164,7 @@ def heights(observations: tuple[Observation, ...], offset: Array, points: Array)
     return jax.vmap(height, 1)(points)
 
 
-def slopes(prior: Prior, points: Array) -> tuple[Array, Array]:
+def slopes_at(prior: Prior, points: Array) -> tuple[Array, Array]:
     """See `Joint.slopes`."""
 
     def total(points: Array) -> tuple[Array, Array]:
@@ -178,15 +176,6 @@ def slopes(prior: Prior, points: Array) -> tuple[Array, Array]:
 
 
 @compiled
-def _slopes(program: Program, unconstrained: Values, points: Array) -> tuple[Array, Array]:
-    return slopes(program.read(unconstrained), points)
-
-
-def joint_of(arrow: Arrow, prior: Prior) -> Joint:
-    """Joint likelihood of a program that JAX traces."""
-    return Joint(arrow, _directions(arrow), partial(slopes, prior))
-
-
-def joint_on_host(arrow: Arrow, program: Program, unconstrained: Values) -> Joint:
-    """Joint likelihood on arrays of NumPy."""
-    return Joint(arrow, _directions(arrow), partial(_slopes, program, unconstrained))
+def slopes_on_host(program: Program, unconstrained: Values, points: Array) -> tuple[Array, Array]:
+    """See `Joint.slopes`; on arrays of NumPy."""
+    return slopes_at(program.read(unconstrained), points)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import scipy.sparse
 from jax.core import Tracer
 from numpy.typing import NDArray
@@ -20,13 +19,14 @@ from numpy.typing import NDArray
 from relpref.infer.affine import Arithmetic, Leaf, Way, as_numbers, is_concave
 from relpref.infer.call import Call, Values
 from relpref.infer.layout import Layout, counts_of, shared_noise
-from relpref.infer.medians import median_by_numpy
+from relpref.infer.priors import median_by_numpy
 from relpref.infer.rows import DenseRows
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg.arrays import is_affine
 from relpref.pytree import is_graph
 
+Program = Any  # of `relpref.infer.program`, which builds on this module
 Ask = Callable[["Affine"], Any]
 
 
@@ -249,18 +249,25 @@ def written(
     return DenseRows(np.vstack(matrices)), sites
 
 
+class Observed(NamedTuple):
+    """An observed site in a run."""
+
+    family: type
+    shape: tuple[int, ...]  # of its answers
+    counts: Any  # answers of each row, shape (m,)
+    predictor: Affine | None  # None where the predictors are not affine by themselves
+    # Of a likelihood that does not know its moments: its predictor, and whether it is surely
+    # log-concave.
+    leaf: Leaf | None
+    concave: bool
+
+
 class Run(NamedTuple):
     """Results of a run of a program with `Affine` values for some sites."""
 
     way: Way  # with the free variables
     variables: list[Affine]  # what these stand for
-    # Rows of the predictors of an observed site; None where they are not affine by themselves.
-    predictors: dict[str, Affine | None]
-    leaves: dict[str, Leaf]  # predictors of likelihoods that do not know their moments
-    families: dict[str, type]  # of the observed sites
-    shapes: dict[str, tuple[int, ...]]  # of their answers
-    concave: dict[str, bool]  # whether these are surely log-concave
-    counts: dict[str, Any]  # answers of each row, shape (m,), by site
+    observed: dict[str, Observed]
     # Group and items of the rows, shape (m,) each, for every kind of noise of the likelihoods
     gaps: list[list[NDArray[Any]]]
     medians: Values  # of hyperparameters whose prior medians NumPy knows
@@ -269,15 +276,7 @@ class Run(NamedTuple):
     moves: bool
 
 
-def run(
-    call: Call,
-    arrays: tuple[Any, ...],
-    fixed: Values,
-    layout: Layout,
-    free: Mapping[str, Any],
-    way: Way,
-    general: Sequence[str],
-) -> Run:
+def run(program: Program, free: Mapping[str, Any], way: Way, general: Sequence[str]) -> Run:
     """Run a program for shapes alone, with tracers in the shapes of ``free`` sites.
 
     Where latents must be arrays of JAX, there is an error of NumPy or JAX, or `moves`. The ways of
@@ -286,6 +285,7 @@ def run(
     on no tracer, which takes it a while. The moments of ``general`` sites are not used.
     """
     results: list[Run] = []
+    layout = program.layout
 
     def shapes(hyperparameters: Values, zero: Any) -> list[Any]:
         asked: dict[int, tuple[Affine, Any]] = {}
@@ -315,27 +315,26 @@ def run(
             jax.random.key(0),
         )
         with nullcontext() if way.name == "asked" else jax.ensure_compile_time_eval():
-            trace = call.trace(arrays, {**fixed, **hyperparameters, **sites}, seed)
+            placed = {**program.fixed, **hyperparameters, **sites}
+            trace: dict[str, Values] = program.call.trace(program.arrays, placed, seed)
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
         parts = {
             name: jax.tree.leaves(unwrap(site["fn"]), is_leaf=is_graph)
             for name, site in sites.items()
         }
         likelihoods, others = [], []
-        rows: dict[str, Affine | None] = {}
-        counts, leaves, concave, row_shapes = {}, {}, {}, {}
+        observed: dict[str, Observed] = {}
         for name in layout.observed:
-            base, value, predictor = unwrap(sites[name]["fn"]), sites[name]["value"], None
+            base, value = unwrap(sites[name]["fn"]), sites[name]["value"]
             shape = np.broadcast_shapes(np.shape(value), base.batch_shape)
-            rows[name] = None
+            predictor, leaf, concave = None, None, False
             if name not in general:
                 likelihood = as_likelihood(base)
                 likelihoods.append(likelihood)
                 predictor, shape = likelihood.predictor, np.shape(likelihood.predictor)
-                rows[name] = affine(predictor)
-                if rows[name] is None and way.name in AFFINE:
+                if affine(predictor) is None and way.name in AFFINE:
                     others.append(predictor)
-                elif rows[name] is None:
+                elif affine(predictor) is None:
                     parts[name] = taken_by(likelihood, value)
             elif way.name in AFFINE:
                 ((number, predictor),) = (
@@ -343,36 +342,33 @@ def run(
                     for number, part in enumerate(parts[name])
                     if affine(part) is not None
                 )
-                require_rows(base, shape, predictor)
-                rows[name], leaves[name] = affine(predictor), Leaf(number)
-                concave[name] = is_concave(base, predictor)
+                of_numpyro = type(base).__module__.startswith("numpyro.")
+                if not of_numpyro or base.event_shape or np.shape(predictor) != shape:
+                    raise TypeError("the answers may depend on each other's predictors")
+                leaf, concave = Leaf(number), is_concave(base, predictor)
             else:
-                parts[name], concave[name] = [], bool(getattr(base, "log_concave", False))
-            counts[name], row_shapes[name] = counts_of(sites[name], shape), shape
-            parts[name] = [
-                part for part in parts[name] if part is not predictor or rows[name] is None
-            ]
+                parts[name], concave = [], bool(getattr(base, "log_concave", False))
+            counts, rows = counts_of(sites[name], shape), affine(predictor)
+            observed[name] = Observed(type(base), shape, counts, rows, leaf, concave)
+            if rows is not None:
+                parts[name] = [part for part in parts[name] if part is not predictor]
         others += [part for each in parts.values() for part in each]
         used = [values for part in others if (values := affine(part)) is not None]
-        gaps = shared_noise(likelihoods) if len(likelihoods) == len(rows) else []
+        gaps = shared_noise(likelihoods) if len(likelihoods) == len(observed) else []
         medians = {name: median_by_numpy(sites[name]["fn"]) for name in hyperparameters}
         results.append(
             Run(
                 way=replace(way, order=tuple(order), shapes=tuple(v.shape for v, _ in variables)),
                 variables=[values for values, _ in variables],
-                predictors=rows,
-                leaves=leaves,
-                families={name: type(unwrap(sites[name]["fn"])) for name in rows},
-                shapes=row_shapes,
-                concave=concave,
-                counts=counts,
+                observed=observed,
                 gaps=[[np.asarray(part) for part in kind[:3]] for kind in gaps],
                 medians={name: value for name, value in medians.items() if value is not None},
                 used=set().union(*(values.columns for values in used)),
                 moves=False,
             )
         )
-        others += [values.offset for values in rows.values() if values is not None]
+        affines = [site.predictor for site in observed.values()]
+        others += [values.offset for values in affines if values is not None]
         return [part for part in others if isinstance(part, jax.Array) and affine(part) is None]
 
     # Nothing that is returned may depend on the axis along which stand-ins are mapped.
@@ -396,10 +392,3 @@ def taken_by(likelihood: Any, value: Any) -> list[Any]:
     if hasattr(likelihood, "point"):
         return jax.tree.leaves(likelihood.point(value, cavity))
     return jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
-
-
-def require_rows(base: dist.Distribution, rows: tuple[int, ...], predictor: Any) -> None:
-    """Refuse an observed site unless each answer has one entry of the predictor to itself."""
-    of_numpyro = type(base).__module__.startswith("numpyro.")
-    if not of_numpyro or base.event_shape or np.shape(predictor) != rows:
-        raise TypeError("the answers may depend on each other's predictors")

@@ -1,6 +1,6 @@
 """Layout of a program's latent sites and rows, and its values at given hyperparameters."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,6 +16,8 @@ from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood, is_log_c
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, require_memory
 from relpref.linalg.arrays import Array, namespace
+
+NamedShapes = tuple[tuple[str, tuple[int, ...]], ...]  # of sites
 
 MATRICES = 4  # number of matrices of the size of a prior covariance that are needed at once
 
@@ -38,6 +40,14 @@ class Observation(NamedTuple):
         likelihood = likelihood or as_likelihood(site["fn"])
         shape, value = jnp.shape(likelihood.predictor), site["value"]
         return cls(likelihood, namespace(value).broadcast_to(value, shape), counts_of(site, shape))
+
+
+def placed(observations: Sequence[Observation]) -> Iterator[tuple[Any, Array, Array, slice]]:
+    """Observations with the places of their rows among those of all."""
+    start = 0
+    for likelihood, value, counts in observations:
+        yield likelihood, value, counts, slice(start, start + value.size)
+        start += value.size
 
 
 def joined_rows(parts: Sequence[Array]) -> Array:
@@ -82,9 +92,9 @@ class Layout:
     """The roles of a program's sites; static, so that JAX can compile for it."""
 
     # (name, shape) of the Gaussian vectors, in their order in the joint latent vector.
-    latents: tuple[tuple[str, tuple[int, ...]], ...]
+    latents: NamedShapes
     # (name, shape) of the sites to be estimated.
-    hyperparameters: tuple[tuple[str, tuple[int, ...]], ...]
+    hyperparameters: NamedShapes
     observed: tuple[str, ...]
     # Observed sites whose tilted moments are computed by quadrature, and whether they are
     # log-concave.
@@ -167,10 +177,9 @@ def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known |
     """Sites of rows whose likelihood is Gaussian in the predictor; None without such rows."""
     if not any(hasattr(observation.likelihood, "gaussian_site") for observation in observations):
         return None
-    start, rows, peaks, precisions = 0, [], [], []
-    for likelihood, value, _ in observations:
-        mean = offset[start : start + value.size]
-        start += value.size
+    rows, peaks, precisions = [], [], []
+    for likelihood, value, _, places in placed(observations):
+        mean = offset[places]
         site = getattr(likelihood, "gaussian_site", None)
         peak, precision = site(value) if site else (mean, 0 * mean)
         rows.append(np.full(value.size, site is not None))

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.affine import CONCAVE, Leaf, Link, Way
-from relpref.infer.call import Call, Values
+from relpref.infer.call import Values
 from relpref.infer.latents import Run
-from relpref.infer.layout import Layout
 from relpref.likelihoods import as_likelihood
 from relpref.likelihoods.tilted import unwrap
 
+Program = Any  # of `relpref.infer.program`, which builds on this module
 _TOLERANCE = 1e-7  # of derivatives at different points, relative to the largest
 
 
@@ -30,32 +30,12 @@ class Linked(NamedTuple):
     concave: bool
 
 
-class _Spec(NamedTuple):
-    """The static arguments of functions that run a program with free variables."""
-
-    call: Call
-    way: Way
-    latents: tuple[tuple[str, tuple[int, ...]], ...]
-    name: str  # of the site
-    general: bool  # whether its moments are not used
-
-    def run(self, arrays: Any, fixed: Values, unconstrained: Values) -> Any:
-        """The sites of the program, by what `Way.latents` takes."""
-        zeros = {name: jnp.zeros(shape) for name, shape in self.latents}
-        return lambda place: self.call.trace(
-            arrays, {**fixed, **place(zeros)}, unconstrained=unconstrained
-        )
-
-
 def linked(
-    call: Call,
-    arrays: tuple[Any, ...],
-    fixed: Values,
-    layout: Layout,
+    program: Program,
     shown: Run,
     name: str,
     general: bool,
-    draws: tuple[Values, Values],
+    draws: list[Values],
     latent: str,
 ) -> Linked:
     """Find the predictors of a site at random points and two values of the hyperparameters.
@@ -65,11 +45,12 @@ def linked(
     UnsupportedProgramError
         If there are no predictors, one for each row.
     """
-    way, generator, number = shown.way, np.random.default_rng(0), len(shown.counts[name])
+    site, way, generator = shown.observed[name], shown.way, np.random.default_rng(0)
+    number = len(site.counts)
     if not way.shapes:
         raise TypeError("no variables")
     if way.name == "whole":
-        size: tuple[int, ...] = (layout.num_latents,)
+        size: tuple[int, ...] = (program.layout.num_latents,)
     else:
         if number != int(np.prod(way.rows)):
             raise TypeError("another number of rows")
@@ -78,11 +59,10 @@ def linked(
     # The sign is the other one, so that |x| and max(x, 0) show.
     points = np.stack([x, -x * generator.uniform(0.3, 3.0, size), x])
     weights = generator.standard_normal(number)
-    spec = _Spec(call, way, layout.latents, name, general)
     both = jax.tree.map(lambda *parts: np.stack(parts), draws[0], draws[0], draws[1])
-    slopes, across = map(np.asarray, _slopes(spec, arrays, fixed, points, both, weights))
+    slopes, across = map(np.asarray, _slopes(program, way, name, general, points, both, weights))
     slack = _TOLERANCE * (1 + np.max(np.abs(slopes), initial=0.0))
-    kind = f"observed site {name!r} ({shown.families[name].__name__})"
+    kind = f"observed site {name!r} ({site.family.__name__})"
     if not np.all(np.abs(across) <= slack * (1 + np.abs(weights).max(initial=0.0))):
         raise UnsupportedProgramError(
             f"{kind} has answers that each depend on {latent} in more than one place, or that "
@@ -108,13 +88,11 @@ def linked(
     color: Any = np.zeros(number, np.int64)
     if way.name == "whole":
         color = colored(direction)
-    rows = shown.shapes[name]
-    link = Link(direction, color, way, rows, int(color.max(initial=0)) + 1)
-    concave = shown.concave[name]
-    family = shown.families[name]
+    link = Link(direction, color, way, site.shape, int(color.max(initial=0)) + 1)
+    concave, family = site.concave, site.family
     if not hasattr(family, "log_concave") and family in CONCAVE:
         z = generator.standard_normal(number)
-        concave = float(_bent(spec, family, arrays, fixed, link, draws[0], z)) <= _TOLERANCE
+        concave = float(_bent(program, name, family, link, draws[0], z)) <= _TOLERANCE
     return Linked(_matrix(shown, direction), _stays(shown), link, concave)
 
 
@@ -137,9 +115,21 @@ def _matrix(shown: Run, wide: NDArray[np.float64]) -> Any:
     return total
 
 
-@partial(jax.jit, static_argnums=0)
+def _runs(program: Program, unconstrained: Values) -> Any:
+    """Runs of a program, see `relpref.infer.program.Program.runs`."""
+    layout = program.layout
+    return program.runs(layout.unravel(jnp.zeros(layout.num_latents)), unconstrained)
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3))
 def _slopes(
-    spec: _Spec, arrays: Any, fixed: Values, points: Array, unconstrained: Values, weights: Array
+    program: Program,
+    way: Way,
+    name: str,
+    general: bool,
+    points: Array,
+    unconstrained: Values,
+    weights: Array,
 ) -> tuple[Array, Array]:
     """Derivatives of rows in their variables, shape (points, m, w).
 
@@ -147,10 +137,10 @@ def _slopes(
     """
 
     def rows(wide: Array, values: Values) -> Array:
-        variables = spec.way.narrow(wide)
-        run = spec.run(arrays, fixed, values)
-        site = run(lambda sites: spec.way.latents(sites, spec.way.given(variables)))[spec.name]
-        if not spec.general:
+        variables = way.narrow(wide)
+        run = _runs(program, values)
+        site = run(lambda sites: way.latents(sites, way.given(variables)))[name]
+        if not general:
             return jnp.ravel(as_likelihood(site["fn"]).predictor)
         base = unwrap(site["fn"])
         shape = np.broadcast_shapes(np.shape(site["value"]), base.batch_shape)
@@ -163,30 +153,24 @@ def _slopes(
         ones = jnp.ones(wide.shape)
         units = ones * jnp.eye(wide.shape[-1]).reshape(-1, *(1,) * (wide.ndim - 1), wide.shape[-1])
         slopes = jax.vmap(moved, out_axes=1)(units)
-        if spec.way.name == "whole":
+        if way.name == "whole":
             return slopes, jnp.zeros(())
         return slopes, moved(weights[:, None] * ones) - weights * jnp.sum(slopes, axis=1)
 
     return jax.vmap(at)(points, unconstrained)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(1, 2))
 def _bent(
-    spec: _Spec,
-    family: type,
-    arrays: Any,
-    fixed: Values,
-    link: Link,
-    unconstrained: Values,
-    z: Array,
+    program: Program, name: str, family: type, link: Link, unconstrained: Values, z: Array
 ) -> Array:
     """0 if a log density is surely concave in its predictor, by its family and parameters."""
     parameter, function, others = CONCAVE[family]
-    run = spec.run(arrays, fixed, unconstrained)
+    run = _runs(program, unconstrained)
 
     def at(part: str, step: float) -> Array:
         return link.at(
-            spec.name,
+            name,
             run,
             z + step,
             lambda base: jnp.broadcast_to(getattr(base, part), link.rows),

@@ -155,5 +155,5 @@ def _read(
     origin = Origin(engine.program, problem.args, kwargs, engine)
     return replace(
         posterior,
-        origin=origin.with_argument(preference_data(problem.args, kwargs), posterior.data),
+        origin=origin.with_argument(preference_data(origin), posterior.data),
     )

@@ -21,18 +21,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import cumulative_trapezoid
 from scipy.interpolate import CubicSpline
 from scipy.special import logsumexp
 
+from relpref.data.arrays import Floats
 from relpref.likelihoods.powers import powered
 from relpref.likelihoods.tilted import TiltedMoments
 from relpref.linalg.arrays import Array, namespace
 from relpref.linalg.covariance import Pulls, joined
 from relpref.pytree import register
-
-Floats = NDArray[np.float64]
 
 # The trapezoidal rule on ±3 sds of the prior resolves a member's posterior down to half a step. n
 # answers determine the logarithm of a noise to about 2.9/√n, so steps are halved from so many
@@ -173,22 +171,10 @@ class OfMembers:
         cavity, rest = self._spread(value, mean, variance), self._spread(power, spread)
         return joined(self.each.pull(*cavity, probability * weight, *rest), "each")
 
-    def surrogate(self, value: Array, mean: Array, variance: Array, *held: Array) -> Array:
-        """The sum of log Ẑ at nodes, with held weights and powers, whose derivative JAX takes."""
-        weight, *power = held
-        return jnp.vdot(weight, self._each(value, mean, variance, *power).log_normalizer)
-
-    def constants(
-        self, value: Array, mean: Array, variance: Array, weight: Array, *power: Array
-    ) -> tuple[Array, ...]:
-        """Weights and powers that `surrogate` holds."""
-        probability = self.known(value, mean, variance, *power).probability[:, self.members.row]
-        return probability * weight, *power
-
 
 def _sums(rows: Array, members: Members) -> Array:
     """Sums of the rows of each member, shape (K, number), of an array of shape (K, m)."""
-    if namespace(rows) is np:
+    if namespace(rows, members.row) is np:
         shape, (nodes, _) = (len(rows), members.number), rows.shape
         place = members.row + members.number * np.arange(nodes)[:, None]
         return np.bincount(place.ravel(), rows.ravel(), nodes * members.number).reshape(shape)

@@ -14,20 +14,22 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
 from relpref.compiled import compiled
+from relpref.data.arrays import Floats
 from relpref.infer.assemble import Component
-from relpref.infer.call import Site, Values, survey
-from relpref.infer.evidence import Evidence, on_host, slopes_of_cavities
+from relpref.infer.call import Site, Values, each_draw, survey
+from relpref.infer.evidence import Evidence, on_host
+from relpref.infer.gradient import Slopes, slopes_of_answers_at
 from relpref.infer.importance import Points, effective, inverse_root
-from relpref.infer.members import Floats, Members, means, quantiles, strata
+from relpref.infer.layout import Prior
+from relpref.infer.members import Members, means, quantiles, strata
 from relpref.infer.program import Program
 from relpref.infer.search import Fitted
-from relpref.infer.sites import Sites, cavities_of_answers
+from relpref.infer.sites import Cavity, Sites, cavities_of_answers
 from relpref.infer.template import numbers_of
 from relpref.likelihoods.tilted import prior_quantile
 from relpref.linalg.arrays import Array, ravel
-from relpref.result import CODES, Result
+from relpref.result import Result
 
-_CONVERGED = CODES.index(Result.converged)
 _MOVES = (0.7, -1.1, 0.1)  # of unconstrained hyperparameters, after which numbers are compared
 _EXACT = 1e-6  # change of a log probability, relative to the largest one, that is an effect
 # Most searches with entries of plates; before each but the first their scale is estimated.
@@ -46,7 +48,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
     engine can ``average``. Otherwise a maximum would make their common scale 0 or infinite, so it
     is fixed at its prior's median until it is `learned`.
     """
-    sites = {site.name: site for site in survey(program.call)}
+    sites = survey(program.call)
     if not any(site.plated and not site.observed for site in sites.values()):
         return program
     depends = _dependence(program, sites)
@@ -55,7 +57,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
     idle = {
         name: dependence.scales
         for name, dependence in depends.items()
-        if dependence.none and not dependence.scales & averaged
+        if not (dependence.likelihoods or dependence.others or dependence.scales & averaged)
     }
     if idle:
         program = _at_medians(program, idle)
@@ -68,8 +70,7 @@ def prepare_plates(program: Program, average: bool) -> Program:
     if members is None:
         return program
     free = _without(program, members.names)
-    layout: dict[str, Any] = {"log_concave": False}
-    return replace(free, layout=replace(free.layout, **layout), members=members)
+    return replace(free, layout=replace(free.layout, log_concave=False), members=members)
 
 
 def _at_medians(program: Program, names: Any) -> Program:
@@ -102,13 +103,8 @@ class _Dependence(NamedTuple):
     # that is not known yet.
     row: Any = None
 
-    @property
-    def none(self) -> bool:
-        """Whether only priors depend on it."""
-        return not (self.likelihoods or self.others)
 
-
-def _dependence(program: Program, sites: dict[str, Site]) -> dict[str, _Dependence]:
+def _dependence(program: Program, sites: Mapping[str, Site]) -> dict[str, _Dependence]:
     """Dependence on each hyperparameter, by name: what changes where it moves."""
     names, depends = [name for name, _ in program.layout.hyperparameters], {}
     plated = [name for name in names if sites[name].plated]
@@ -179,7 +175,7 @@ def _with_quantiles(program: Program, plated: list[str]) -> set[str]:
 
 
 def _members(
-    program: Program, sites: dict[str, Site], depends: dict[str, _Dependence]
+    program: Program, sites: Mapping[str, Site], depends: dict[str, _Dependence]
 ) -> Members | None:
     """Members of the plates that can be averaged over; None where there are none."""
     layout = program.layout
@@ -232,6 +228,15 @@ def _row(program: Program, name: str, number: int) -> Any:
     return row
 
 
+def _cavities(
+    program: Program, unconstrained: Values, evidence: Evidence
+) -> tuple[Prior, Cavity, Any]:
+    """The program at hyperparameters, and `cavities_of_answers` under its sites there."""
+    prior = program.on_host(unconstrained).prior
+    sites, marginals = evidence.sites, evidence.marginals
+    return prior, *cavities_of_answers(prior.counts, prior.power, sites, marginals)
+
+
 class Averaged(NamedTuple):
     """A program whose members are averaged over, and how an engine evaluates it."""
 
@@ -243,10 +248,7 @@ class Averaged(NamedTuple):
 
         See `relpref.infer.members.Known`.
         """
-        prior = on_host(self.program, unconstrained).prior
-        cavity, power = cavities_of_answers(
-            prior.counts, prior.power, evidence.sites, evidence.marginals
-        )
+        prior, cavity, power = _cavities(self.program, unconstrained, evidence)
         given = cavity.mean + prior.offset, cavity.variance, power
         likelihood: Any
         for likelihood, value, _ in prior.observations:
@@ -292,8 +294,7 @@ class Averaged(NamedTuple):
         for row, (component, values, evidence) in enumerate(points.results):
             unconstrained = unravel(points.vectors[row])
             drawn_members, conditional, log_ratio = self.given(unconstrained, evidence, places[row])
-            converged = int(conditional.info.code) == _CONVERGED
-            if converged and np.isfinite(float(conditional.log_evidence)):
+            if conditional.info.converged and np.isfinite(conditional.log_evidence):
                 before = component.log_evidence
                 component = Component.of(self.program.layout, conditional)
                 ratios[row] = component.log_evidence + log_ratio - before
@@ -308,16 +309,13 @@ class Averaged(NamedTuple):
         """Members for draws of the other hyperparameters, unconstrained; shapes (k, ...)."""
         members = self.program.members
         assert members is not None
-        number = len(next(iter(draws.values())))
-        places = strata(np.full(number, 1 / number), len(members.names) * members.number, rng)
+        each, shape = each_draw(draws), (len(members.names), members.number)
+        places = strata(np.full(len(each), 1 / len(each)), shape[0] * shape[1], rng)
         rows = []
-        for row in range(number):
-            unconstrained = {name: value[row] for name, value in draws.items()}
+        for unconstrained, place in zip(each, places, strict=True):
             evidence = self.evaluate(self.program, unconstrained, sites)
             probability = self.probability(unconstrained, evidence)
-            standard, _ = quantiles(
-                members, probability, places[row].reshape(len(members.names), members.number)
-            )
+            standard, _ = quantiles(members, probability, place.reshape(shape))
             rows.append(self.program.values_of_members(unconstrained, standard))
         return {
             name: np.stack([np.asarray(entry[name]) for entry in rows]) for name in members.names
@@ -332,7 +330,7 @@ def _probability(program: Program, unconstrained: Values, *given: Array) -> Arra
     return probability
 
 
-def _is_scale(program: Program, sites: dict[str, Site], site: str, name: str) -> bool:
+def _is_scale(program: Program, sites: Mapping[str, Site], site: str, name: str) -> bool:
     """Whether ``name`` is the sd of all entries of the plated ``site``, unconstrained, around 0."""
     if sites[site].kind not in ("LogNormal", "Normal") or sites[name].shape:
         return False
@@ -414,18 +412,19 @@ def _curvature(program: Program, unconstrained: Values, evidence: Evidence) -> F
     of log Ẑ in the cavities' means and the hyperparameters. Changes of the latents' prior are left
     out. Differences of first derivatives give the second.
     """
-    prior = on_host(program, unconstrained).prior
-    cavity, power = cavities_of_answers(
-        prior.counts, prior.power, evidence.sites, evidence.marginals
-    )
+    prior, cavity, power = _cavities(program, unconstrained, evidence)
     given = (power,) if program.layout.repeated else ()
     vector, unravel = ravel(unconstrained)
 
+    counts, nothing = prior.counts / power, np.zeros_like(power)
+
     def slopes(vector: Floats) -> Floats:
-        """Derivatives in the hyperparameters, then in the cavities' means."""
-        values = unravel(vector)
-        gradient, means = slopes_of_cavities(program, values, cavity, prior.counts / power, *given)
-        return np.append(ravel(gradient)[0], means)
+        """Derivatives of Σ log Ẑ in the hyperparameters, then in the cavities' means."""
+        _, moments, answers, gradient = on_host(program, unravel(vector))
+        dual = counts * moments(*cavity, *given).gradient
+        parts = answers(*cavity, counts, nothing, *given)
+        here = gradient(slopes_of_answers_at(*cavity, nothing, dual, parts))
+        return np.append(ravel(here)[0] - ravel(gradient(Slopes({})))[0], dual)
 
     steps = _STEP * np.eye(len(vector))
     rows = [slopes(vector + step) - slopes(vector - step) for step in steps]

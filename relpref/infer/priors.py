@@ -1,19 +1,38 @@
-"""Densities of priors and maps to their supports, with derivatives, on arrays of NumPy."""
+"""Priors of hyperparameters: densities and maps to supports with derivatives, and medians.
+
+Where NumPy does not know them, JAX does.
+"""
 
 from collections.abc import Callable
 from inspect import signature
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from numpy.typing import NDArray
 from numpyro.distributions import transforms
 from numpyro.distributions.transforms import biject_to
-from scipy.special import betaln, digamma, expit, gammaln, logit, ndtr, ndtri, xlog1py, xlogy
+from scipy.special import (
+    beta,
+    betaln,
+    digamma,
+    expit,
+    gammaincinv,
+    gammaln,
+    logit,
+    ndtr,
+    ndtri,
+    xlog1py,
+    xlogy,
+)
 
-from relpref.likelihoods.tilted import unwrap
+from relpref.compiled import compiled
+from relpref.data.arrays import Floats
+from relpref.infer.call import Values
+from relpref.likelihoods.tilted import prior_quantile, unwrap
 
-Floats = NDArray[np.float64]
+Program = Any  # of `relpref.infer.program`, which builds on this module
 
 
 class Mapped(NamedTuple):
@@ -188,6 +207,61 @@ def form_of(prior: dist.Distribution) -> tuple[Form, dict[str, Any]] | None:
     if type(base) not in _DENSITIES or type(transform) not in _MAPS:
         return None
     density = _DENSITIES[type(base)]
-    names = list(signature(density).parameters)[1:]
     form = Form(*_MAPS[type(transform)], density, _QUANTILES.get(type(base)))
-    return form, {name: getattr(base, name) for name in names}
+    return form, _parameters(density, prior)
+
+
+def _parameters(function: Callable[..., Any], prior: dist.Distribution) -> dict[str, Any]:
+    """The parameters of a prior that a function takes, except for the prior's value."""
+    names = [name for name in signature(function).parameters if name != "value"]
+    return {name: getattr(unwrap(prior), name) for name in names}
+
+
+# Unconstrained medians by NumPy, or means of families without a quantile function.
+_MEDIANS: dict[type, Callable[..., Any]] = {
+    dist.Normal: lambda loc: loc,
+    dist.LogNormal: lambda loc: loc,
+    dist.HalfNormal: lambda scale: np.log(scale * ndtri(0.75)),
+    dist.Weibull: lambda scale, concentration: np.log(scale) + gammaln(1 + 1 / concentration),
+    dist.InverseGamma: lambda concentration, rate: np.log(rate / gammaincinv(concentration, 0.5)),
+    dist.Beta: lambda concentration1, concentration0: np.log(concentration1 / concentration0),
+    dist.Kumaraswamy: lambda concentration1, concentration0: logit(
+        concentration0 * beta(1 + 1 / concentration1, concentration0)
+    ),
+}
+
+
+def median_by_numpy(prior: dist.Distribution) -> Any:
+    """The `median` of a prior; None if NumPy does not know it."""
+    family = _MEDIANS.get(type(unwrap(prior)))
+    if family is None:
+        return None
+    values = _parameters(family, prior)
+    if any(isinstance(value, jax.Array) for value in values.values()):
+        return None
+    return np.broadcast_to(family(**values), prior.shape())
+
+
+@compiled(static_argnums=1)
+def medians_by_jax(program: Program, names: tuple[str, ...]) -> Values:
+    """Medians of the priors of sites, each given those of the sites before; see `median`."""
+    values = program.fixed | program.layout.unravel(jnp.zeros(program.layout.num_latents))
+    sites = program.call.trace(program.arrays, values, standard=dict.fromkeys(names, 0.0))
+    return {name: median(sites[name]) for name in names}
+
+
+def median(site: Values) -> Any:
+    """Unconstrained median of a site's prior.
+
+    Without a quantile function it is the prior's mean, or the site's value where there is none.
+    """
+    prior, middle = site["fn"], prior_quantile(site["fn"], 0.5)
+    into = biject_to(prior.support).inv
+    if middle is not None:
+        return into(middle)
+    value = into(site["value"])
+    try:
+        mean = into(prior.mean)
+    except NotImplementedError:
+        return value
+    return jnp.where(jnp.isfinite(mean), mean, value)

@@ -7,7 +7,7 @@ runs for shapes alone show, see `relpref.infer.latents`. Sites that do not fit a
 refused by name, before anything is computed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,23 +21,24 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
 from relpref.compiled import compiled
+from relpref.data.arrays import Floats
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.affine import NUTS, Leaf, Link, Way
+from relpref.infer.affine import NUTS, Leaf, Link, Run, Way
 from relpref.infer.arrow import Arrow, Kind
-from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, survey
+from relpref.infer.call import Call, Model, Site, Values, broadcast_fixed, each_draw, survey
 from relpref.infer.gaussians import gaussian_parts
 from relpref.infer.latents import AFFINE, run
 from relpref.infer.layout import (
     Layout,
+    NamedShapes,
     Observation,
     Prior,
     require_memory_for,
     shared_noise,
 )
 from relpref.infer.links import Linked, linked
-from relpref.infer.medians import medians_by_jax
-from relpref.infer.members import Floats, Members, OfMembers
-from relpref.infer.priors import Form
+from relpref.infer.members import Members, OfMembers
+from relpref.infer.priors import Form, medians_by_jax
 from relpref.infer.rows import DenseRows, SparseRows
 from relpref.infer.template import Filled, Template, log_prior
 from relpref.likelihoods import as_likelihood
@@ -144,7 +145,7 @@ class Program:
             return cls.of(model, args, kwargs, dense=False)
         except UnsupportedProgramError:
             call, arrays = Call.split(model, args, kwargs)
-            sites = survey(call)
+            sites = survey(call).values()
         free = [s for s in sites if not (s.observed or s.integrated or s.support.is_discrete)]
         latents = [site for site in free if site.gaussian and site.support.event_dim]
         if not latents:
@@ -196,6 +197,19 @@ class Program:
         sites = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, *values)
         return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in sites.items()}
 
+    def values(
+        self, names: Iterable[str], unconstrained: Values, standard: Values | None = None
+    ) -> Values:
+        """Values of hyperparameters on their supports, see `sites`."""
+        sites = self.sites(jnp.zeros(self.layout.num_latents), unconstrained, standard)
+        return {name: sites[name]["value"] for name in names}
+
+    def runs(self, latents: Values, unconstrained: Values | None) -> Run:
+        """Runs of the program, by what takes the place of values of its latents."""
+        return lambda place: self.call.trace(
+            self.arrays, {**self.fixed, **place(latents)}, unconstrained=unconstrained
+        )
+
     def _linked(
         self, name: str, sites: Mapping[str, Values], unconstrained: Values | None
     ) -> tuple[Array, Callable[[Array, Array], Array]]:
@@ -203,11 +217,7 @@ class Program:
         latents = [*self.layout.slices, *dict(self.layout.integrated)]
         values = {latent: sites[latent]["value"] for latent in latents}
 
-        def run(place: Callable[[Values], Values]) -> dict[str, Values]:
-            given = {**self.fixed, **place(values)}
-            return self.call.trace(self.arrays, given, unconstrained=unconstrained)
-
-        link = self.links[name]
+        link, run = self.links[name], self.runs(values, unconstrained)
         return link.predictor(sites[name], run), link.log_density(name, sites[name], run)
 
     def predictors(self, vector: Array, unconstrained: Values | None = None) -> Array:
@@ -292,8 +302,7 @@ class Program:
 
     def prior_draws(self, key: Any, number: int) -> list[Values]:
         """Draws of the unconstrained hyperparameters from their prior."""
-        draws = _draw(self, jax.random.split(key, number))
-        return [{name: value[row] for name, value in draws.items()} for row in range(number)]
+        return each_draw(_draw(self, jax.random.split(key, number)))
 
     @property
     def _forms(self) -> Mapping[str, Form]:
@@ -310,31 +319,25 @@ class Program:
 
     def unconstrained(self, values: Mapping[str, Any]) -> Values:
         """Unconstrained values, in the shapes of their sites, of hyperparameters on supports."""
-        forms, supports = self._forms, {site.name: site.support for site in survey(self.call)}
+        forms, sites = self._forms, survey(self.call)
         raw = {}
         for name in self.medians.keys() & values.keys():
             value = np.broadcast_to(np.asarray(values[name], float), self.medians[name].shape)
-            inverse = forms[name].inverse if name in forms else biject_to(supports[name]).inv
+            inverse = forms[name].inverse if name in forms else biject_to(sites[name].support).inv
             raw[name] = inverse(value)
         return raw
 
 
 @compiled
 def _constrain(program: Program, draws: Values) -> Values:
-    def constrain(raw: Values) -> Values:
-        sites = program.sites(jnp.zeros(program.layout.num_latents), raw)
-        return {name: sites[name]["value"] for name in raw}
-
-    return jax.vmap(constrain)(draws)
+    return jax.vmap(lambda raw: program.values(raw, raw))(draws)
 
 
 @compiled
 def _values_of_members(program: Program, unconstrained: Values, standard: Array) -> Values:
     assert program.members is not None
-    names = program.members.names
-    placed = dict(zip(names, standard, strict=True))
-    sites = program.sites(jnp.zeros(program.layout.num_latents), unconstrained, placed)
-    return {name: sites[name]["value"] for name in names}
+    placed = dict(zip(program.members.names, standard, strict=True))
+    return program.values(placed, unconstrained, placed)
 
 
 @compiled
@@ -354,7 +357,7 @@ _KEPT = ("fn", "value", "scale")  # of a site
 
 def _run(
     call: Call,
-    latents: tuple[tuple[str, tuple[int, ...]], ...],
+    latents: NamedShapes,
     arrays: tuple[Any, ...],
     values: Values,
     vector: Array,
@@ -377,7 +380,7 @@ _run_once = jax.jit(_run, static_argnums=(0, 1), inline=True)
 
 def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     """Sort a program's sites, see `Program.of`."""
-    sites = {site.name: site for site in survey(call)}
+    sites = survey(call)
     observed = tuple(name for name, site in sites.items() if site.observed)
     free = [name for name, site in sites.items() if not site.observed]
     if not observed:
@@ -402,7 +405,9 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
             "no observed site of the program depends on a Gaussian one "
             f"(unobserved sites: {', '.join(free) or 'none'}); {NUTS}"
         )
-    program, matrix, gaps = _read(call, arrays, fixed, sites, candidates, integrated)
+    portable = bool(arrays) and all(site.portable for site in sites.values())
+    bare = Program(call, Layout((), (), observed, portable=portable), arrays, fixed)
+    program, matrix, gaps = _read(bare, sites, candidates, integrated)
     layout = program.layout
     concave = dict(layout.quadrature)
     latents = tuple((name, shape) for name, shape in layout.latents if name not in integrated)
@@ -458,9 +463,7 @@ class _Read(NamedTuple):
 
 
 def _read(
-    call: Call,
-    arrays: tuple[Any, ...],
-    fixed: Values,
+    bare: Program,
     sites: Mapping[str, Site],
     candidates: Sequence[str],
     integrated: Sequence[str],
@@ -485,7 +488,7 @@ def _read(
                 names: Sequence[str], way: Way = way, general: Any = general
             ) -> _Read | list[str]:
                 latents = [*names, *integrated]
-                return _read_as(call, arrays, fixed, sites, latents, way, general)
+                return _read_as(bare, sites, latents, way, general)
 
             names = list(candidates)
             try:
@@ -520,25 +523,19 @@ def _read(
 
 
 def _read_as(
-    call: Call,
-    arrays: tuple[Any, ...],
-    fixed: Values,
+    bare: Program,
     sites: Mapping[str, Site],
     names: Sequence[str],
     way: Way,
     general: tuple[str, ...],
 ) -> _Read | list[str]:
     """Read a program with given latents; or return fewer, some being other parameters."""
-    layout = Layout(
-        tuple((name, sites[name].shape) for name in names),
-        (),
-        tuple(name for name, site in sites.items() if site.observed),
-        portable=bool(arrays) and all(site.portable for site in sites.values()),
-    )
-    free = [n for n, s in sites.items() if not s.observed and n not in {*names, *fixed}]
+    layout = replace(bare.layout, latents=tuple((name, sites[name].shape) for name in names))
+    program = replace(bare, layout=layout)
+    free = [n for n, s in sites.items() if not s.observed and n not in {*names, *bare.fixed}]
     shapes = {name: jax.ShapeDtypeStruct(sites[name].shape, float) for name in free}
     latent = f"the latent site{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
-    shown = run(call, arrays, fixed, layout, shapes, way, general)
+    shown = run(program, shapes, way, general)
     # A parameter with a Gaussian prior may be anything else than a latent, too.
     left = [
         name
@@ -560,24 +557,22 @@ def _read_as(
         {name: generator.standard_normal(shape) for name, shape in spaces.items()} for _ in range(2)
     ]
     predictors: dict[str, Linked] = {}
-    for name, values in shown.predictors.items():
+    for name, site in shown.observed.items():
+        values = site.predictor
         if values is not None:
-            concave = shown.concave.get(name, False)
-            link = shown.leaves.get(name)
-            predictors[name] = Linked(values.matrix, not values.moves, link, concave)
+            predictors[name] = Linked(values.matrix, not values.moves, site.leaf, site.concave)
         elif way.name in AFFINE:  # a predictor that depends on no latent
-            none = scipy.sparse.csr_array((len(shown.counts[name]), layout.num_latents))
+            none = scipy.sparse.csr_array((len(site.counts), layout.num_latents))
             predictors[name] = Linked(none, True, None, False)
         else:
-            given = (call, arrays, fixed, layout, shown, name, name in general)
-            predictors[name] = linked(*given, (draws[0], draws[1]), latent)
+            predictors[name] = linked(program, shown, name, name in general, draws, latent)
     constant = all(each.constant for each in predictors.values())
     if way.name == "asked" and not constant:
         raise TypeError("what looks like a tracer may be a constant")
-    counts = np.concatenate(list(shown.counts.values()))
+    counts = np.concatenate([site.counts for site in shown.observed.values()])
     medians = shown.medians
     if len(medians) < len(free):
-        medians = {**medians_by_jax(call, tuple(free), layout, arrays, fixed), **medians}
+        medians = {**medians_by_jax(program, tuple(free)), **medians}
     layout = replace(
         layout,
         quadrature=tuple((n, each.concave) for n, each in predictors.items() if n in general),
@@ -585,7 +580,7 @@ def _read_as(
         constant_projection=constant,
     )
     links = {n: each.link for n, each in predictors.items() if each.link is not None}
-    program = Program(call, layout, arrays, fixed, medians, counts=counts, links=links)
+    program = replace(program, layout=layout, medians=medians, counts=counts, links=links)
     matrix = scipy.sparse.vstack([each.matrix for each in predictors.values()], format="csr")
     return _Read(program, matrix, shown.gaps)
 

@@ -1,7 +1,6 @@
 """Likelihood of observed values at draws of a program's sites, and replicates of these values."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -10,8 +9,8 @@ import numpy as np
 from jax import Array
 
 from relpref.compiled import float64
-from relpref.infer.call import Call, Values
-from relpref.infer.layout import Layout
+from relpref.infer.call import Values
+from relpref.infer.program import Program
 from relpref.likelihoods import CentredNormal, as_likelihood
 from relpref.likelihoods.tilted import unwrap
 
@@ -22,25 +21,20 @@ def replicates(
     """Draws of all sites in the program's shapes, their plates, and `answers` at each draw."""
     with float64():
         program = origin.read()
-        call, arrays, layout = program.call, program.arrays, program.layout
+        layout = program.layout
         draws = draws | {name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}
         first = {name: value[0] for name, value in draws.items()}
         keys = jax.random.split(jax.random.key(seed), len(next(iter(draws.values()))))
         kinds = () if program.arrow is None else program.arrow.kinds
         integrated = kinds[len(kinds) - len(layout.integrated) :]
         shares = [np.square(kind.entry).sum(axis=1) for kind in integrated]
-        likelihoods = jax.device_get(answers(call, layout, arrays, draws, keys, shares))
-        return draws, plate_dimensions(call, arrays, first), likelihoods
+        likelihoods = jax.device_get(answers(program, draws, keys, shares))
+        return draws, plate_dimensions(program, first), likelihoods
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jax.jit
 def answers(
-    call: Call,
-    layout: Layout,
-    arrays: tuple[Any, ...],
-    draws: Values,
-    keys: Array,
-    shares: Sequence[Array] = (),
+    program: Program, draws: Values, keys: Array, shares: Sequence[Array]
 ) -> tuple[Values, Values, Values]:
     """Log likelihood and replicates of the observed values at s draws, and these values, by site.
 
@@ -50,10 +44,11 @@ def answers(
     predictors; they are integrated out for each answer by itself, and other groups are drawn for
     replicates.
     """
+    layout = program.layout
 
     def at_draw(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
         values, key = inputs
-        sites = call.trace(arrays, values)
+        sites = program.call.trace(program.arrays, values)
         integrated = {name: sites[name]["fn"] for name, _ in layout.integrated}
         variance = sum(
             share * jnp.square(unwrap(fn).scale)
@@ -64,13 +59,14 @@ def answers(
             name: fn.sample(jax.random.fold_in(key, at))
             for at, (name, fn) in enumerate(integrated.items(), start=1)
         }
-        sites = call.trace(arrays, {**values, **drawn}) if drawn else sites
+        sites = program.call.trace(program.arrays, {**values, **drawn}) if drawn else sites
         keys = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
         return log_likelihood, {
             name: sites[name]["fn"].sample(keys[name]) for name in layout.observed
         }
 
-    first = call.trace(arrays, {name: value[0] for name, value in draws.items()})
+    values = {name: value[0] for name, value in draws.items()}
+    first = program.call.trace(program.arrays, values)
     observed = {name: jnp.asarray(first[name]["value"]) for name in layout.observed}
     return *jax.lax.map(at_draw, (draws, keys)), observed
 
@@ -86,15 +82,15 @@ def _pointwise(variance: Any, fn: Any, value: Any, **site: Any) -> Array:
     return jnp.asarray(fn.log_prob(value))
 
 
-def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dict[str, list[str]]:
+def plate_dimensions(program: Program, values: Values) -> dict[str, list[str]]:
     """Names of the plates of a program's sites, axis by axis.
 
     Sites with an axis outside of plates are left out.
     """
     plates: dict[str, list[str]] = {}
 
-    def look(arrays: tuple[Any, ...], values: Values) -> None:
-        for name, site in call.trace(arrays, values).items():
+    def look(program: Program, values: Values) -> None:
+        for name, site in program.call.trace(program.arrays, values).items():
             axes = jnp.ndim(site["value"])
             if site["type"] == "sample" and axes:
                 last = axes - site["fn"].event_dim
@@ -102,5 +98,5 @@ def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dic
                 if len(named) == axes:
                     plates[name] = [named[axis] for axis in range(axes)]
 
-    jax.eval_shape(look, arrays, values)
+    jax.eval_shape(look, program, values)
     return plates

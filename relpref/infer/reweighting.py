@@ -22,7 +22,7 @@ from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.call import Values
 from relpref.infer.gradient import tilted
 from relpref.infer.large.problem import answered
-from relpref.infer.layout import Observation, Prior
+from relpref.infer.layout import Observation, Prior, placed
 from relpref.infer.program import Program
 from relpref.infer.samples import from_samples
 from relpref.infer.sites import Sites
@@ -167,11 +167,7 @@ def log_likelihoods(
     if layout.integrated:
         assert sites is not None and rng is not None
         total, predictors = _effects(program, prior, predictors, sites, rng)
-    likelihood: Any
-    start = 0
-    for likelihood, value, count in observations if lists else ():
-        rows = slice(start, start + value.size)
-        start += value.size
+    for likelihood, value, count, rows in placed(observations if lists else ()):
         if not hasattr(likelihood, "log_prob_of_lists"):
             continue
         first = likelihood.first_rows[likelihood.first_rows < value.size]
@@ -201,17 +197,15 @@ def _at_predictors(
     observations: tuple[Observation, ...], counts: Floats, predictors: Floats
 ) -> Floats:
     """Log likelihoods at predictors, shape (s, m), by rows whose count is not 0."""
-    start, total = 0, np.zeros(len(predictors))
-    likelihood: Any
-    for likelihood, value, _ in observations:
-        rows = np.flatnonzero(counts[start : start + value.size])
-        given = value.ravel()[rows], predictors[:, start + rows]
+    total = np.zeros(len(predictors))
+    for likelihood, value, _, places in placed(observations):
+        rows = np.flatnonzero(counts[places])
+        given = value.ravel()[rows], predictors[:, places][:, rows]
         if hasattr(likelihood, "members"):
             total += likelihood.log_prob_of_draws(*given, rows)
         else:
             alone = likelihood.single if hasattr(likelihood, "log_prob_of_lists") else likelihood
-            total += alone.rows(rows).log_at(*given) @ counts[start + rows]
-        start += value.size
+            total += alone.rows(rows).log_at(*given) @ counts[places][rows]
     return total
 
 

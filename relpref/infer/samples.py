@@ -15,12 +15,13 @@ from numpyro.infer.reparam import Reparam
 from relpref.compiled import compiled, float64
 from relpref.errors import DataError
 from relpref.infer.assemble import choose
-from relpref.infer.call import Call, Model, Values
+from relpref.infer.call import Model, Values
 from relpref.infer.gaussians import gaussian_parts
-from relpref.infer.layout import MATRICES, Layout
+from relpref.infer.layout import MATRICES, require_memory_for
+from relpref.infer.program import Program
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods.tilted import unwrap
-from relpref.linalg import fits, require_memory
+from relpref.linalg import fits
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import DrawsBelief, as_key
 from relpref.posterior.origin import Origin
@@ -138,7 +139,7 @@ def from_samples(
     with float64():
         origin = Origin(program, args, kwargs)
         given = origin.read()
-        call, arrays, layout = given.call, given.arrays, given.layout
+        layout = given.layout
         needed = [name for name, _ in layout.hyperparameters]
         needed += [name if name in samples else name + BASE for name, _ in layout.latents]
         missing = [name for name in needed if name not in samples]
@@ -158,10 +159,10 @@ def from_samples(
         size = layout.num_latents
         latents, parts = draws, dict[str, Any]()
         if any(name not in draws for name, _ in layout.latents) or fits(MATRICES * 8.0 * size**2):
-            require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
+            require_memory_for(size)
             # At one value of the hyperparameters one factor of the covariance will do.
             fixed = all(np.all(draws[name] == draws[name][0]) for name, _ in layout.hyperparameters)
-            latents, parts = _latent_parts(call, layout, arrays, draws, fixed)
+            latents, parts = _latent_parts(given, draws, fixed)
     values = {name: np.asarray(latents[name]).reshape(number, -1) for name, _ in layout.latents}
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
     summaries = {}
@@ -192,18 +193,19 @@ def from_samples(
     return choose(origin, layout.slices, common)
 
 
-@compiled(static_argnums=(0, 1, 4))
+@compiled(static_argnums=2)
 def _latent_parts(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, fixed: bool = False
+    program: Program, draws: Values, fixed: bool
 ) -> tuple[Values, dict[str, dict[str, Array]]]:
     """Gaussian sites at each draw, and the expectation of their named parts given them, K_p K⁻¹ u.
 
     ``fixed`` hyperparameters do not move.
     """
+    layout = program.layout
 
     def at_draw(values: Values) -> tuple[Values, dict[str, dict[str, Array]]]:
         placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
-        sites = call.trace(arrays, {**placeholder, **values})
+        sites = program.call.trace(program.arrays, {**placeholder, **values})
         latents, parts = {}, {}
         for name, shape in layout.latents:
             location, covariance = gaussian_parts(sites[name]["fn"])

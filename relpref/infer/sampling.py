@@ -16,10 +16,9 @@ from relpref.infer.importance import inverse_root
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.linalg.arrays import on_host, ravel
-from relpref.result import CODES, Result, progress_line
+from relpref.result import progress_line
 
 CHAINS = 2  # of draws of the hyperparameters
-_CONVERGED = CODES.index(Result.converged)
 _STEP = 1e-3  # of the differences that give the curvature at the maximum
 _FLATTEST = 0.1  # smallest curvature believed in, where priors have about 1
 DRAWS_INFO = ("r_hat", "ess", "divergences", "draws", "chains")
@@ -67,7 +66,7 @@ class Density:
         here = jax.lax.stop_gradient(z)
         evidence, gradient = self.at(here)
         height = evidence.log_evidence + evidence.log_prior
-        fine = (evidence.info.code == _CONVERGED) & jnp.all(jnp.isfinite(gradient))
+        fine = evidence.info.converged & jnp.all(jnp.isfinite(gradient))
         # The engine's gradient in place of one through its iterations.
         slope = jax.lax.stop_gradient(jnp.where(fine, -gradient, 0.0))
         return jax.lax.stop_gradient(jnp.where(fine, -height, jnp.inf)) + slope @ (z - here)

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from relpref.data.arrays import Floats
 from relpref.errors import DataError
 from relpref.infer.call import Values
 from relpref.infer.evidence import Evidence, latent_moments, on_host, use_dual_space
@@ -17,9 +17,7 @@ from relpref.infer.sites import Sites
 from relpref.linalg.arrays import ravel, solve_lower
 from relpref.linalg.covariance import joined
 from relpref.linalg.factor import cholesky
-from relpref.result import CODES, Result, progress_line
-
-Floats = NDArray[np.float64]
+from relpref.result import Result, progress_line
 
 # While the search is under way, sites this near to their fixed point are enough: the evidence is
 # stationary in the sites, so its error is of second order in the residual, and the gradient's of
@@ -33,7 +31,6 @@ CLOSE = 1e-6
 _GAIN = 1e-5
 _ARRIVED = 1.0  # what convergence of a search counts in its objective
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
-_CONVERGED = CODES.index(Result.converged)
 
 
 @dataclass
@@ -125,12 +122,9 @@ def maximize(
 
 def usable(evidence: Any) -> bool:
     """Whether EP ended near enough to a fixed point for its evidence and gradient to be used."""
-    near = (
-        int(evidence.info.code) == _CONVERGED
-        or float(evidence.info.residual) < 10 * SEARCH_TOLERANCE
-    )
+    near = evidence.info.converged or evidence.info.residual < 10 * SEARCH_TOLERANCE
     numbers = (evidence.log_evidence, evidence.log_prior, *evidence.gradient.values())
-    return near and all(bool(np.all(np.isfinite(number))) for number in numbers)
+    return bool(near) and all(bool(np.all(np.isfinite(number))) for number in numbers)
 
 
 # Nodes of the quadrature under each predictor's marginal, for likelihoods with parameters.
@@ -266,7 +260,7 @@ def fit_hyperparameters(
             "EM holds fixed; "
             "use 'maximize' or 'nuts'"
         )
-    cold = first = Sites(*np.zeros((2, layout.num_rows)))
+    cold = first = Sites.none(layout.num_rows)
     if start is not None:
         spare = (0, layout.num_rows - len(start["precision"]))
         first = Sites(*(np.pad(start[name], spare) for name in ("precision", "shift")))
@@ -295,9 +289,7 @@ def fit_hyperparameters(
             if em
             else partial(maximize, closely, answers=answers, root=root)
         )
-        places = [
-            program.medians | program.unconstrained(at_first) if at_first else program.medians
-        ]
+        places = [program.medians | program.unconstrained(at_first or {})]
         if engine.restarts > 1:
             places += program.prior_draws(key, engine.restarts - 1)
         with progress_line("Fitting the model", progress_bar) as report:
@@ -310,13 +302,13 @@ def fit_hyperparameters(
         assert search is not None
         unconstrained, first = search.unconstrained, search.evidence.sites
     final = at(unconstrained, first, whole=whole)
-    if int(final.info.code) != _CONVERGED and first is not cold:
+    if not final.info.converged and first is not cold:
         retried = at(unconstrained, cold, whole=whole)
-        better = int(retried.info.code) == _CONVERGED or not np.isfinite(final.log_evidence)
+        better = retried.info.converged or not np.isfinite(final.log_evidence)
         final = retried if better else final
     if search is not None and not em:
         final = final._replace(gradient=search.evidence.gradient)
-    result = CODES[int(final.info.code)]
+    result = final.info.result
     if result is Result.converged and search is not None and not search.converged:
         result = Result.hyperparameters_not_converged
     info = describe(engine, dual, result, final.info)

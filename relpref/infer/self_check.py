@@ -25,7 +25,7 @@ from relpref.infer.reweighting import MIN_EFFECTIVE, directions, log_likelihoods
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import smoothed, threshold
 from relpref.limits import MAX_CHECKED_NUMBERS
-from relpref.posterior.gaussian import Floats, root_of
+from relpref.posterior.gaussian import Floats, mixture, root_of
 from relpref.posterior.utility import UTILITY
 
 # Sequences of draws, independent of each other, whose differences give the errors, and how many of
@@ -150,20 +150,20 @@ class Mixture(NamedTuple):
     weights: Floats
 
 
-def checked(program: Program, mixture: Mixture, averaged: Mixture | None = None) -> Checked:
+def checked(program: Program, fitted: Mixture, averaged: Mixture | None = None) -> Checked:
     """Components whose mixture has the moments of the exact posterior where the engine erred.
 
     If members were drawn for them, ``averaged`` is the mixture without: it is near the exact
     posterior of all that members may be, with which both are compared if that takes little time.
     """
-    components, values, weights = mixture
-    proposed, number, cost = mixture, 1, 0.0
+    components, values, weights = fitted
+    proposed, nodes = fitted, 1
     if averaged is not None and program.members is not None:
-        proposed, number = averaged, len(program.members.nodes[1])
+        proposed, nodes = averaged, len(program.members.nodes[1])
     cost = _SEQUENCES * _cost(program, program.fixed | values[0])
-    if number * cost * _FEWEST > MAX_CHECKED_NUMBERS:
-        proposed, number = mixture, 1
-    cost *= number
+    if nodes * cost * _FEWEST > MAX_CHECKED_NUMBERS:
+        proposed, nodes = fitted, 1
+    cost *= nodes
     first = 2 ** int(np.log2(np.clip(_FIRST_NUMBERS / cost, _FEWEST, _MOST)))
     most = MAX_CHECKED_NUMBERS / cost
     ends = [number * first for number in _ROUNDS if number * first <= most]
@@ -175,8 +175,8 @@ def checked(program: Program, mixture: Mixture, averaged: Mixture | None = None)
         for component, given in zip(*proposed[:2], strict=True)
     ]
     bounded = sum(share for *_, share in _proposals(targets)) < 1
-    mean, covariance = _moments(components, weights)
-    mean_before, covariance_before = _moments(proposed.components, proposed.weights)
+    mean, covariance = _moments(fitted)
+    mean_before, covariance_before = _moments(proposed)
     apart = mean_before - mean, covariance_before - covariance
     several: list[_Draws] = []
     for start, end in pairwise([0, *ends]):
@@ -289,13 +289,12 @@ def _cost(program: Program, values: Mapping[str, Any]) -> float:
     return cost
 
 
-def _moments(components: Sequence[Component], weights: Floats) -> tuple[Floats, Floats]:
+def _moments(fitted: Mixture) -> tuple[Floats, Floats]:
     """Mean and covariance of a mixture."""
-    means = np.stack([component.mean for component in components])
-    mean = weights @ means
-    centered = means - mean
-    within = np.tensordot(weights, np.stack([each.covariance for each in components]), axes=1)
-    return mean, within + (centered.T * weights) @ centered
+    means = np.stack([component.mean for component in fitted.components])
+    covariances = np.stack([component.covariance for component in fitted.components])
+    belief = mixture(means, covariances, fitted.weights)
+    return belief.mean(), belief.covariance()
 
 
 def _error_of_probabilities(

@@ -57,6 +57,11 @@ class Sites(NamedTuple):
     precision: Array
     shift: Array
 
+    @classmethod
+    def none(cls, number: int) -> "Sites":
+        """Sites that say nothing of the rows."""
+        return cls(*np.zeros((2, number)))
+
 
 class Cavity(NamedTuple):
     """A row's posterior without its site, if it has one."""
@@ -141,6 +146,16 @@ class Info(NamedTuple):
     code: Array  # index into `relpref.result.CODES`
     jitter: Array  # what was added to the prior's diagonal so that it could be factorized
 
+    @property
+    def converged(self) -> Array:
+        """Whether the code is that of convergence."""
+        return self.code == CODES.index(Result.converged)
+
+    @property
+    def result(self) -> Result:
+        """The result that the code stands for."""
+        return CODES[int(self.code)]
+
 
 def begin(sites: Sites, fit: Fit) -> State:
     """The state before the first sweep; only the shapes of the fit are used."""
@@ -204,15 +219,12 @@ def matched(cavity: Cavity, moments: TiltedMoments) -> Sites:
 
 
 def advance(
-    counts: Array,
+    problem: Problem,
     state: State,
     fit: Fit,
     marginals: Marginals,
     cavity: Cavity,
     moments: TiltedMoments,
-    log_concave: Any = True,
-    known: Known | None = None,
-    holding: bool = True,
 ) -> tuple[State, Array]:
     """Update the sites from the tilted moments, the part of a sweep after the algebra.
 
@@ -226,11 +238,12 @@ def advance(
         Bit field of a fresh sweep, 7 of a held one: 1 = finite, 2 = no negative precision, 4 = the
         marginals were finite.
     """
+    counts, log_concave, gaussian = problem.counts, problem.log_concave, problem.gaussian
     sites, xp = state.sites, namespace(counts, marginals.mean)
     fresh = state.held < 0
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
-    target = with_known(known, matched(cavity, moments))
-    sought = counts > 0 if known is None else (counts > 0) & ~known.rows
+    target = with_known(gaussian, matched(cavity, moments))
+    sought = counts > 0 if gaussian is None else (counts > 0) & ~gaussian.rows
     tilted_mean = cavity.mean + cavity.variance * moments.gradient
     spread = xp.where(marginals.variance == 0, 1.0, xp.sqrt(marginals.variance))
     mean_error = abs(tilted_mean - marginals.mean) / spread
@@ -279,7 +292,7 @@ def advance(
 
     close = residual < _SETTLED * state.residual
     hold_on = good & (residual < state.held_residual) & ~close & (state.held < _MOST_HELD)
-    hold = choose(fresh, holding & good & (residual < _HOLD_BELOW), hold_on)
+    hold = choose(fresh, problem.holding & good & (residual < _HOLD_BELOW), hold_on)
     return State(
         sites=Sites(moved[: counts.size], moved[counts.size :]),
         fit=fit,
@@ -351,7 +364,10 @@ def run(
 
     def more(carry: tuple[State, Array, Array]) -> Array:
         state, sweeps, usable = carry
-        return unfinished(state, usable, tolerance) & (sweeps < max_sweeps)
+        hopeless = (usable != 7) & ~namespace(state.residual).isfinite(state.residual)
+        arrived = (state.residual <= tolerance) & (usable == 7)
+        stuck = state.damping < _HOPELESS
+        return ~arrived & ~stuck & ~hopeless & (sweeps < max_sweeps)
 
     def fresh(state: State) -> tuple[Fit, Marginals]:
         fit = posterior(problem, state.sites)
@@ -366,8 +382,7 @@ def run(
         fit, marginals = cond(state.held < 0, fresh, hold, state)
         cavity = cavities(counts, state.sites, marginals)
         moments = problem.tilted(*cavity)
-        kinds = problem.log_concave, problem.gaussian, problem.holding
-        after, usable = advance(counts, state, fit, marginals, cavity, moments, *kinds)
+        after, usable = advance(problem, state, fit, marginals, cavity, moments)
         sweeps = sweeps + (state.held < 0)
         if progress is not None and state.held < 0:
             progress(int(sweeps), float(after.held_residual))
@@ -382,36 +397,20 @@ def run(
         number = jnp.asarray(0)
         nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(posterior, problem), sites))
     state, sweeps, usable = while_loop(more, sweep, (begin(sites, nothing), number, number + 7))
-    ending = outcome(state, usable, tolerance)
-    return (
-        state.fit,
-        state.log_normalizer,
-        Info(sweeps, state.residual, state.damping, ending, space.jitter),
-    )
-
-
-def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:
-    """Whether another sweep may bring the sites nearer to a fixed point."""
     stuck = state.damping < _HOPELESS
-    hopeless = (usable != 7) & ~namespace(state.residual).isfinite(state.residual)
-    arrived = (state.residual <= tolerance) & (usable == 7)
-    return ~arrived & ~stuck & ~hopeless
-
-
-def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
-    """Result of sweeps that ended in this state: an index into `relpref.result.CODES`."""
     finite = namespace(state.residual).isfinite(state.residual)
-    no_step = (state.damping < _HOPELESS) & finite & (usable & 2 != 0)
-    return ending(
+    code = ending(
         [
             (state.residual <= tolerance, Result.converged),
-            (no_step, Result.diverged),
+            (stuck & finite & (usable & 2 != 0), Result.diverged),
             (usable & 4 == 0, Result.prior_not_positive_definite),
             (usable & 1 == 0, Result.nonfinite),
             (usable & 2 == 0, Result.negative_precision),
-            (state.damping < _HOPELESS, Result.diverged),
+            (stuck, Result.diverged),
         ]
     )
+    info = Info(sweeps, state.residual, state.damping, code, space.jitter)
+    return state.fit, state.log_normalizer, info
 
 
 def ending(reasons: list[tuple[Array, Result]]) -> Array:

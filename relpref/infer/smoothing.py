@@ -3,10 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-Floats = NDArray[np.float64]
+from relpref.data.arrays import Floats
 
 FEWEST = 25  # weights; no tail is fitted to fewer
 _LEAST_LOG = np.log(np.finfo(float).tiny)
@@ -112,7 +111,10 @@ def convergence(draws: Floats) -> tuple[float, float]:
     Draws have the shape (chains, s, n); see Vehtari et al. (2021). NaN where a value never moves,
     or a chain has fewer than four draws.
     """
-    array_stats = _array_stats()
+    import arviz_stats.base  # when it is first used
+
+    base: Any = arviz_stats.base
+    array_stats = base.array_stats
     axes = {"chain_axis": 0, "draw_axis": 1}
     chains, number, size = draws.shape
     # A single chain is compared with itself: its halves count as two chains.
@@ -121,11 +123,3 @@ def convergence(draws: Floats) -> tuple[float, float]:
         r_hat = array_stats.rhat(several, method="rank", **axes)
         ess = array_stats.ess(draws, method="bulk", **axes)
     return float(np.max(r_hat)), float(np.min(ess))
-
-
-def _array_stats() -> Any:
-    """ArviZ's functions of arrays, loaded when they are first used."""
-    import arviz_stats.base
-
-    base: Any = arviz_stats.base
-    return base.array_stats

@@ -1,4 +1,10 @@
-"""The algebra of Gaussian sites: in the space of latents, (n, n), or of observations, (m, m)."""
+"""The algebra of Gaussian sites: in the space of latents, (n, n), or of observations, (m, m).
+
+On the host, triangular matrices of the latent space have zeros that are not computed. With K = U Uᵀ
+for an upper triangular U, V = U chol(B)⁻ᵀ is upper triangular, too, and every product and quotient
+takes a third of the operations. Where K is well-conditioned, V comes from K⁻¹ + Q, which costs half
+of that.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,17 +13,23 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
+from scipy.linalg import lapack
 
+from relpref.data.arrays import Floats
 from relpref.infer.rows import Rows
 from relpref.linalg import Covariance
-from relpref.linalg.arrays import (
-    Array,
-    cond,
-    factorize,
-    fori_loop,
-    namespace,
-    solve_lower,
-)
+from relpref.linalg.arrays import Array, cond, factorize, fori_loop, namespace, solve_lower
+from relpref.linalg.factor import cholesky
+
+_MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
+_MOST_IN_DUAL_SPACE = 1e7  # times the prior variance: 3e-4 prior sds
+_STIFF = 1e6  # diagonal of B above which its Cholesky factor would lose too many digits
+_REFINEMENTS = 2
+_BLOCK = 128  # below this size one product is as fast as its blocks
+# Condition number of K up to which K⁻¹ is used; variances and means are then off by that times
+# rounding, less than 1e-9.
+_WELL_CONDITIONED = 1e7
+_PANEL = 128  # columns that are computed together
 
 
 class Marginals(NamedTuple):
@@ -90,29 +102,29 @@ class DualSpace:
         """Posterior covariance of the projections times a vector."""
         return self.gram @ shift - factor.white.T @ (factor.white @ shift)
 
-    def dual_weights(self, factor: Factorised, precision: Array) -> Array:
+    def dual_weights(self, factor: Factorised) -> Array:
         """M = T^½ B⁻¹ T^½; the posterior covariance is K − K AᵀMA K."""
-        xp = namespace(precision, self.gram)
-        half = solve_lower(factor.lower, xp.diag(xp.sqrt(precision)))
+        xp = namespace(factor.precision, self.gram)
+        half = solve_lower(factor.lower, xp.diag(xp.sqrt(factor.precision)))
         return half.T @ half
 
     def noise_weights(
-        self, factor: Factorised, precision: Array, blocks: Any, factors: Sequence[Array]
+        self, factor: Factorised, blocks: Any, factors: Sequence[Array]
     ) -> list[Array]:
         """Blocks of M for groups of rows times arrays of shape (g, p, r).
 
         ``blocks`` are `relpref.infer.arrow.Blocks`.
         """
-        dual = self.dual_weights(factor, precision)
+        dual = self.dual_weights(factor)
         padded = namespace(dual).pad(dual, (0, 1))
         return [
             padded[group.rows[:, :, None], group.rows[:, None, :]] @ factor
             for group, factor in zip(blocks.groups, factors, strict=True)
         ]
 
-    def weights(self, factor: Factorised, precision: Array) -> Array:
+    def weights(self, factor: Factorised) -> Array:
         """R = AᵀMA, shape (n, n)."""
-        return self.rows.back(self.rows.back(self.dual_weights(factor, precision)).T)
+        return self.rows.back(self.rows.back(self.dual_weights(factor)).T)
 
     def precision_limit(self) -> tuple[Array, float]:
         """Prior variances of the projections and the largest product with precisions.
@@ -203,14 +215,14 @@ class LatentSpace:
         """Σ = V Vᵀ, of the latent vector, shape (n, n)."""
         return factor.white @ factor.white.T
 
-    def pulled(self, factor: Factorised, precision: Array, covariance: Array) -> Array:
+    def pulled(self, factor: Factorised, covariance: Array) -> Array:
         """R K = Q Σ, shape (n, n), from the covariance Σ."""
-        return self.rows.times_gram(precision, covariance)
+        return self.rows.times_gram(factor.precision, covariance)
 
-    def weights(self, factor: Factorised, precision: Array) -> Array:
+    def weights(self, factor: Factorised) -> Array:
         """R = Q − QΣQ, shape (n, n)."""
-        cross = self.rows.times_gram(precision, factor.white)  # Q V
-        return self.rows.gram(precision) - cross @ cross.T
+        cross = self.rows.times_gram(factor.precision, factor.white)  # Q V
+        return self.rows.gram(factor.precision) - cross @ cross.T
 
     def precision_limit(self) -> tuple[Array, float]:
         """Prior variances, at most 1, and the largest product with precisions.
@@ -226,13 +238,6 @@ Space = DualSpace | LatentSpace
 def _log_determinant(lower: Array) -> Array:
     xp = namespace(lower)
     return xp.sum(xp.log(xp.diagonal(lower)))
-
-
-_MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
-_MOST_IN_DUAL_SPACE = 1e7  # times the prior variance: 3e-4 prior sds
-_STIFF = 1e6  # diagonal of B above which its Cholesky factor would lose too many digits
-_REFINEMENTS = 2
-_BLOCK = 128  # below this size one product is as fast as its blocks
 
 
 def lower_of_product(root: Array, right: Array) -> Array:
@@ -252,3 +257,87 @@ def lower_of_product(root: Array, right: Array) -> Array:
     return namespace(root, right).block(
         [[top, np.zeros((half, n - half), root.dtype)], [left, bottom]]
     )
+
+
+@dataclass(frozen=True)
+class HostSpace(LatentSpace):
+    """`LatentSpace` whose root and V are upper triangular."""
+
+    inverse: Floats | None = None  # the upper triangle of K⁻¹, where it is accurate
+
+    @classmethod
+    def of(cls, covariance: Covariance, rows: Rows, accurate: bool = False) -> "HostSpace":
+        """Factorise the prior."""
+        # With rows and columns backwards, a lower triangular root becomes an upper one.
+        backwards: Floats = covariance.dense()[::-1, ::-1]
+        lower, jitter = cholesky(backwards)
+        inverse = None if accurate else _inverse(lower, backwards)
+        return cls(np.ascontiguousarray(lower[::-1, ::-1]), rows, jitter, accurate, inverse)
+
+    def factorise(self, precision: Floats) -> Factorised:
+        if not precision.any():
+            return Factorised(np.eye(len(self.root)), self.root, precision, np.zeros(()))
+        if self.inverse is None:
+            return super().factorise(precision)
+        total = self.inverse.copy()  # K⁻¹ + Q = (V Vᵀ)⁻¹, of which LAPACK sees the transpose
+        self.rows.add_gram(precision, total)
+        root, failed = lapack.dpotrf(total.T, lower=True, clean=True, overwrite_a=True)
+        if not failed:
+            white, failed = lapack.dtrtri(root, lower=True)
+        if failed:
+            nothing = np.full_like(total, np.nan)
+            return Factorised(nothing, nothing, precision, np.array(np.nan))
+        log_determinant = np.sum(np.log(np.diagonal(root)) + np.log(np.diagonal(self.root)))
+        return Factorised(root, white.T, precision, log_determinant)
+
+    def product(self, right: Floats) -> Floats:
+        """Lower triangle of Uᵀ times an (n, n) array, if that is symmetric; above it anything."""
+        size = len(right)
+        result = np.empty((size, size))
+        for start in range(0, size, _PANEL):
+            panel = slice(start, start + _PANEL)
+            seen = slice(start + _PANEL)  # below them the root's columns are 0
+            np.matmul(right[seen, start:].T, self.root[seen, panel], out=result[start:, panel])
+        return result
+
+    def quotient(self, lower: Floats) -> Floats:
+        """U times the transposed inverse of a lower triangular matrix."""
+        result = np.zeros_like(lower)
+        for start in range(0, len(lower), _PANEL):
+            panel, seen = slice(start, start + _PANEL), slice(start + _PANEL)
+            left = self.root[seen, panel].copy()
+            for above in range(0, start, _PANEL):
+                rows, columns = slice(above, above + _PANEL), slice(above, start)
+                left[rows] -= result[rows, columns] @ lower[panel, columns].T
+            corner = lower[panel, panel]
+            result[seen, panel] = left @ solve_lower(corner, np.eye(len(corner))).T
+        return result
+
+    def covariance(self, factor: Factorised) -> Floats:
+        upper = lapack.dlauum(factor.white.T, lower=True)[0].T
+        result = upper + upper.T
+        np.fill_diagonal(result, np.diagonal(upper))
+        return result
+
+    def weights(self, factor: Factorised) -> Floats:
+        if self.accurate:  # then Q is so large that QΣQ would cancel
+            return np.asarray(super().weights(factor))
+        pulled = self.pulled(factor, self.covariance(factor))
+        weights = -self.pulled(factor, pulled.T)
+        self.rows.add_gram(factor.precision, weights)
+        return np.asarray(weights)
+
+
+def _inverse(lower: Any, matrix: Floats) -> Floats | None:
+    """Upper triangle of the inverse of a matrix read backwards, from its lower triangular root.
+
+    None where the matrix is ill-conditioned.
+    """
+    if not len(lower) or not np.isfinite(lower[-1, -1]):
+        return None
+    # LAPACK's upper triangle is the lower one in memory, and that the upper one backwards.
+    reciprocal, _ = lapack.dpocon(lower.T, np.abs(matrix).sum(axis=0).max(), uplo="U")
+    if not reciprocal * _WELL_CONDITIONED > 1:
+        return None
+    inverse, failed = lapack.dpotri(lower.T, lower=False)
+    return None if failed else np.ascontiguousarray(inverse.T[::-1, ::-1])

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
 from relpref.compiled import compiled
+from relpref.data.arrays import Floats
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.call import Values, survey
 from relpref.infer.gaussians import gaussian_parts
@@ -33,12 +34,11 @@ from relpref.infer.priors import Form, Mapped, form_of
 from relpref.infer.rows import DenseRows
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal
-from relpref.linalg.arrays import Array, on_host, summed_to
+from relpref.linalg.arrays import Array, on_host, ravel, summed_to
 from relpref.linalg.covariance import Pulls, at_path
 from relpref.pytree import Untraced, is_graph
 
 Program = Any  # of `relpref.infer.program`, which builds on this module
-Floats = NDArray[np.float64]
 _STEP = 1e-5  # of differences, relative to a hyperparameter
 Parameters = dict[str, dict[str, Any]]  # of priors, by hyperparameters and names
 
@@ -85,7 +85,7 @@ def _numbers(
         log_prior=None,
         noise=tuple(noise),
     )
-    if layout.quadrature or not all(site.portable for site in survey(program.call)):
+    if layout.quadrature or not all(site.portable for site in survey(program.call).values()):
         prior = prior._replace(observations=())
     else:
         prior = prior._replace(gaussian=None)  # follows from the answers
@@ -195,15 +195,6 @@ class Multiple(NamedTuple):
         return slopes
 
 
-class ByNumPy(NamedTuple):
-    """Numbers that a program computes by NumPy from numbers, by their places."""
-
-    constants: dict[int, Any]
-    multiples: dict[int, Multiple]
-    moving: dict[int, tuple[int, ...]]  # shapes of the others
-    movers: frozenset[str] = frozenset()  # hyperparameters that move these
-
-
 # Errors of a program that needs JAX for a number.
 _NO_NUMBERS = (AttributeError, TypeError, UnsupportedProgramError, ValueError)
 
@@ -218,81 +209,6 @@ def _run_by_numpy(program: Program, named: tuple[str, ...], values: Values) -> l
 
     jax.eval_shape(record)
     return leaves
-
-
-def _by_numpy(
-    program: Program, named: tuple[str, ...], shapes: Mapping[str, tuple[int, ...]]
-) -> ByNumPy:
-    """Find the numbers that a program computes by NumPy.
-
-    The program runs at three values of the hyperparameters, of which the first two have a ratio of
-    its own for each entry.
-    """
-    rng, site_of = np.random.default_rng(0), list[str]()
-    for name, shape in shapes.items():
-        site_of += [name] * math.prod(shape)
-    number = len(site_of)
-    first, third = rng.uniform(0.5, 1.0, (2, number))
-    ratio = 1 - 0.5 * rng.permutation(number) / max(number, 1)
-
-    def leaves_at(flat: Floats) -> list[Any]:
-        ends = np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1]
-        parts = zip(shapes.items(), np.split(flat, ends), strict=True)
-        values = {name: part.reshape(shape) for (name, shape), part in parts}
-        return _run_by_numpy(program, named, values)
-
-    try:
-        several = [leaves_at(flat) for flat in (first, first * ratio, third)]
-    except _NO_NUMBERS:
-        return ByNumPy({}, {}, {})
-    constants, multiples, moving = {}, {}, {}
-    scalars = [name for name, shape in shapes.items() if shape == ()]
-    starts = dict(zip(shapes, np.cumsum([0, *map(math.prod, shapes.values())]), strict=False))
-
-    def multiple(times: str | None, power: int, numbers: list[Floats]) -> Multiple | None:
-        if times is not None:
-            sizes = [flat[starts[times]] for flat in (first, first * ratio, third)]
-            numbers = [number / size for number, size in zip(numbers, sizes, strict=True)]
-        at_first, at_second, at_third = numbers
-        order, zero = np.argsort(ratio**power), at_first == 0
-        seen = np.where(zero, 0.0, at_second / np.where(zero, 1.0, at_first))
-        place = np.searchsorted(ratio[order] ** power, seen * (1 - 1e-9)).clip(max=number - 1)
-        entry = np.where(zero, -1, order[place])
-        (site, *others) = {site_of[each] for each in entry[~zero].ravel()}
-        entry = np.where(zero, starts[site], entry)
-        factor = at_first / first[entry] ** power
-        if (
-            others
-            or site == times
-            or not all(
-                np.allclose(numbers, factor * flat[entry] ** power, 1e-12, 0.0)
-                for numbers, flat in ((at_second, first * ratio), (at_third, third))
-            )
-        ):
-            return None
-        return Multiple(site, entry - starts[site], factor, power, times)
-
-    for at, leaves in enumerate(zip(*several, strict=True)):
-        if not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves):
-            continue
-        numbers = [np.asarray(leaf) for leaf in leaves]
-        if all(np.array_equal(numbers[0], other) for other in numbers[1:]):
-            constants[at] = leaves[0]
-        elif np.issubdtype(numbers[0].dtype, np.floating):
-            kinds = product((None, *scalars), (1, 2)) if np.any(numbers[0]) else ()
-            tried = (multiple(*kind, numbers) for kind in kinds)
-            if each := next(filter(None, tried), None):
-                multiples[at] = each
-            else:
-                moving[at] = numbers[0].shape
-    movers = set()
-    for name, start in starts.items() if moving else ():
-        size = math.prod(shapes[name])
-        moved = np.where((np.arange(number) - start) // max(size, 1) == 0, third, first)
-        numbers = leaves_at(moved)
-        if any(not np.array_equal(numbers[at], several[0][at]) for at in moving):
-            movers.add(name)
-    return ByNumPy(constants, multiples, moving, frozenset(movers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,22 +293,82 @@ class Template:
             jax.eval_shape(record, values, given, origin)
             return templates[0]
         (template,) = templates
-        if not template.computed:
-            return template
-        by_numpy, places = _by_numpy(given, named, shapes), template.computed
-        leaves = list(template.leaves)
-        for at in by_numpy.constants.keys() & places.keys():
-            leaves[at] = by_numpy.constants[at]
-        more = {at: each for at, each in by_numpy.multiples.items() if at in places}
-        moving = {at: shape for at, shape in by_numpy.moving.items() if at in places}
-        by_place = by_numpy.constants.keys() | more.keys() | moving.keys()
+        return template._by_numpy() if shapes and template.computed else template
+
+    def _by_numpy(self) -> "Template":
+        """The template with numbers that the program computes by NumPy.
+
+        The program runs at three values of the hyperparameters, of which the first two have a ratio
+        of its own for each entry.
+        """
+        shapes, run = self.shapes, partial(_run_by_numpy, self.program, self.named)
+        _, unravel = ravel({name: np.empty(shape) for name, shape in shapes.items()})
+        rng, names = np.random.default_rng(0), sorted(shapes)
+        sizes = [math.prod(shapes[name]) for name in names]
+        starts = dict(zip(names, np.cumsum([0, *sizes]), strict=False))
+        site_of, number = np.repeat(names, sizes), sum(sizes)
+        first, third = rng.uniform(0.5, 1.0, (2, number))
+        ratio = 1 - 0.5 * rng.permutation(number) / max(number, 1)
+        flats = first, first * ratio, third
+        try:
+            several = [run(unravel(flat)) for flat in flats]
+        except _NO_NUMBERS:
+            return self
+        scalars = [name for name, shape in shapes.items() if shape == ()]
+
+        def multiple(times: str | None, power: int, numbers: list[Floats]) -> Multiple | None:
+            if times is not None:
+                each = zip(numbers, flats, strict=True)
+                numbers = [number / flat[starts[times]] for number, flat in each]
+            at_first, at_second, _ = numbers
+            order, zero = np.argsort(ratio**power), at_first == 0
+            seen = np.where(zero, 0.0, at_second / np.where(zero, 1.0, at_first))
+            place = np.searchsorted(ratio[order] ** power, seen * (1 - 1e-9)).clip(max=number - 1)
+            entry = np.where(zero, -1, order[place])
+            (site, *others) = {*site_of[entry[~zero]].tolist()}
+            entry = np.where(zero, starts[site], entry)
+            factor = at_first / first[entry] ** power
+            if (
+                others
+                or site == times
+                or not all(
+                    np.allclose(values, factor * flat[entry] ** power, 1e-12, 0.0)
+                    for values, flat in zip(numbers[1:], flats[1:], strict=True)
+                )
+            ):
+                return None
+            return Multiple(site, entry - starts[site], factor, power, times)
+
+        leaves, multiples = list(self.leaves), dict(self.multiples)
+        moving, computed = dict[int, tuple[int, ...]](), dict(self.computed)
+        for at, shape in self.computed.items():
+            if not all(isinstance(each[at], np.ndarray | np.generic) for each in several):
+                continue
+            numbers = [np.asarray(each[at]) for each in several]
+            if all(np.array_equal(numbers[0], other) for other in numbers[1:]):
+                leaves[at] = several[0][at]
+            elif np.issubdtype(numbers[0].dtype, np.floating):
+                kinds = product((None, *scalars), (1, 2)) if np.any(numbers[0]) else ()
+                tried = (multiple(*kind, numbers) for kind in kinds)
+                if each := next(filter(None, tried), None):
+                    multiples[at] = each
+                else:
+                    moving[at] = shape
+            else:
+                continue
+            del computed[at]
+        movers = set()
+        for name in names if moving else ():
+            moved = run(unravel(np.where(site_of == name, third, first)))
+            if any(not np.array_equal(moved[at], several[0][at]) for at in moving):
+                movers.add(name)
         return replace(
-            template,
+            self,
             leaves=tuple(leaves),
-            multiples={**template.multiples, **more},
+            multiples=multiples,
             moving=moving,
-            movers=by_numpy.movers,
-            computed={at: shape for at, shape in places.items() if at not in by_place},
+            movers=frozenset(movers),
+            computed=computed,
         )
 
     @property
@@ -502,16 +478,20 @@ class Filled(NamedTuple):
             values[name] = form.quantile(z, **self.parameters[name])[0]
         return values
 
+    def _at_nodes(self, members: Members) -> tuple[Any, Values]:
+        """Nodes of z, shape (sites, K, 1), and the members' hyperparameters there, (K, number)."""
+        nodes = members.nodes[0].T[:, :, None]
+        values, shape = self.quantiles(members, nodes), (nodes.shape[1], members.number)
+        assert values is not None
+        return nodes, {name: np.broadcast_to(each, shape) for name, each in values.items()}
+
     def averaged(self, members: Members) -> "Filled":
         """The program with a likelihood that is averaged over members."""
         ((likelihood, value, counts),) = self.prior.observations
         rows: Any = likelihood
         leaves, structure = jax.tree.flatten(rows.rows(...))
-        nodes = members.nodes[0].T[:, :, None]
-        at_nodes = self.quantiles(members, nodes)
-        assert at_nodes is not None
-        shape, number = (nodes.shape[1], members.number), nodes.shape[1]
-        at_nodes = {name: np.broadcast_to(each, shape) for name, each in at_nodes.items()}
+        nodes, at_nodes = self._at_nodes(members)
+        number = nodes.shape[1]
         places = jax.tree.leaves(self.template.places[0].observations[0].likelihood)
         for at, place in enumerate(places):
             target, multiple = leaves[at].shape, self.template.multiples.get(place)
@@ -535,17 +515,14 @@ class Filled(NamedTuple):
         places = template.places[0].observations[0].likelihood
         slopes: list[tuple[int | str, Any]] = []
         by_site: dict[str, Any] = dict.fromkeys(members.names, 0.0)
-        nodes = members.nodes[0].T[:, :, None]
-        at_nodes, flat = self.quantiles(members, nodes), self.flat
-        assert at_nodes is not None
+        (nodes, at_nodes), flat = self._at_nodes(members), self.flat
         for path, slope in pulls.items():
             place = at_path(places, path)
             multiple = template.multiples.get(place)
             if multiple is None or multiple.site not in by_site:
                 slopes.append((place, slope))
             else:
-                shape = nodes.shape[1], members.number
-                at_each = zip(slope, np.broadcast_to(at_nodes[multiple.site], shape), strict=True)
+                at_each = zip(slope, at_nodes[multiple.site], strict=True)
                 backs = [
                     multiple.back(part, flat | {multiple.site: each}) for part, each in at_each
                 ]
@@ -602,16 +579,15 @@ class Filled(NamedTuple):
         for place, slope in slopes:
             if isinstance(place, str):
                 if place in total:
-                    total[place] = total[place] + summed_to(np.asarray(slope), total[place].shape)
+                    total[place] += summed_to(np.asarray(slope), total[place].shape)
                 continue
             multiple = template.multiples.get(place)
             if multiple is not None:
                 for name, share in multiple.back(slope, flat).items():
                     if name in total:
-                        total[name] = total[name] + share.reshape(total[name].shape)
+                        total[name] += share.reshape(total[name].shape)
             elif place in computed:
-                shape = computed[place].shape
-                computed[place] = computed[place] + summed_to(np.asarray(slope), shape)
+                computed[place] += summed_to(np.asarray(slope), computed[place].shape)
         held = {name: np.ones(shape) for name, shape in template.shapes.items()} | self.fixed
         if template.computed:
             slopes_at = [computed[at] for at in template.computed]
@@ -620,7 +596,7 @@ class Filled(NamedTuple):
             total = {name: slope + np.asarray(back[name]) for name, slope in total.items()}
         if template.moving:
             for name, back_by_entry in self._differences(held | values, computed).items():
-                total[name] = total[name] + back_by_entry
+                total[name] += back_by_entry
         if self.mapped or not values:
             return {
                 name: slope * self.mapped[name].slope + self.mapped[name].slope_of_log

@@ -76,9 +76,7 @@ class ByQuadrature:
         """The log density at points, shape (k, ...), and two derivatives."""
         return derivatives(lambda z: self.log_density(value, z), z)
 
-    def surrogate(
-        self, value: Array, mean: Array, variance: Array, away: Array, share: Array
-    ) -> Array:
+    def surrogate(self, value: Array, mean: Array, away: Array, share: Array) -> Array:
         """Σ log p at nodes that move with the mean, times their shares of the tilted density.
 
         Its derivative is that of Σ log Ẑ.

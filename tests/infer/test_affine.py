@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from relpref.infer.call import Call
 from relpref.infer.latents import Affine, Asked
 from relpref.infer.layout import Layout
-from relpref.infer.medians import median, median_by_numpy
+from relpref.infer.priors import median, median_by_numpy
 from relpref.infer.program import discover
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess

@@ -75,6 +75,15 @@ def by_students(unit: Any) -> None:
         numpyro.sample("y", answer, obs=jnp.linspace(-1.0, 1.0, 6))
 
 
+def of_two_kinds(unit: Any) -> None:
+    """Some answers have closed moments, and the others none."""
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
+    zeta = numpyro.sample("zeta", GaussianProcess(Dense(scale**2 * jnp.asarray(unit))))
+    with numpyro.plate("row", 6):
+        numpyro.sample("y", dist.Logistic(zeta[LEFT], scale), obs=jnp.linspace(-1.0, 1.0, 6))
+        numpyro.sample("z", ProbitComparison(zeta[LEFT] - zeta[RIGHT]), obs=jnp.ones(6, int))
+
+
 ROWS = np.array([0, 2, 3])
 MEASURED = np.array([0.3, -1.1, 0.8])
 WINNER, LOSER = np.array([0, 1, 2, 3, 0]), np.array([1, 2, 3, 4, 4])
@@ -141,6 +150,7 @@ CASES: dict[str, Case] = {
     "answers many times": Case(xpgp, table(5, 6, count=[1, 30, 2, 8, 5, 1])),
     "a projection that moves": Case(scaled, UNIT),
     "no closed moments": Case(by_students, UNIT),
+    "answers of two kinds": Case(of_two_kinds, UNIT),
     "hyperparameters everywhere": Case(everywhere, WIDE),
     "features that move": Case(moving_features, EXAMPLES),
     "lists": Case(preference_gp, ORDERED),
@@ -164,7 +174,7 @@ CASES: dict[str, Case] = {
 }
 # Those that Laplace and EP compile, in the space that an engine takes; lists in both.
 COMPILED = ["more answers than items"]
-COMPILED_BY_EP = ["a projection that moves", "lists", "groups"]
+COMPILED_BY_EP = ["a projection that moves", "no closed moments", "lists", "groups"]
 TOLERANCE = 1e-12
 
 
@@ -182,7 +192,7 @@ def evaluator(name: str, engine: Any, dual: bool) -> Callable[..., Any]:
     program = prepared(name, engine)
 
     def evaluated(values: Any, whole: bool = False) -> Any:
-        start = Sites(*np.zeros((2, program.layout.num_rows)))
+        start = Sites.none(program.layout.num_rows)
         return engine.evaluate(program, dual, True, values, start, TOLERANCE, 500, whole)
 
     return evaluated
@@ -234,12 +244,15 @@ def test_gradients_and_what_is_compiled(engine: Any, name: str, dual: bool) -> N
         usual = dual == use_dual_space(program.layout) or name == "lists"
         if not usual or name not in (COMPILED_BY_EP if engine is EP else COMPILED):
             return
-        whole, compiled = at(point, True), jax.jit(lambda values: at(values, True))(point)
+        traced = jax.jit(at)
+        whole, compiled = at(point, True), traced(point, True)
         assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(whole))
         for field in set(whole._fields) - {"info"}:
             pair = (jax.tree.map(np.asarray, getattr(each, field)) for each in (whole, compiled))
             jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=0, atol=1e-8), *pair)
         assert float(whole.log_evidence) == pytest.approx(float(host.log_evidence), abs=1e-10)
+        for key, slope in traced(point, False).gradient.items():
+            assert_allclose(slope, host.gradient[key], rtol=0, atol=1e-6 * largest)
 
 
 def test_an_evidence_that_is_no_number_is_told() -> None:
@@ -248,7 +261,7 @@ def test_an_evidence_that_is_no_number_is_told() -> None:
 
     with jax.enable_x64(True):
         program = prepared("more answers than items", EP)
-        start = Sites(*np.zeros((2, program.layout.num_rows)))
+        start = Sites.none(program.layout.num_rows)
         found = evaluate(
             without_evidence, program, False, False, program.medians, start, 1e-10, 300, None
         )

@@ -12,7 +12,7 @@ from numpyro import handlers
 from scipy.special import log_expit, log_ndtr, ndtr
 
 from relpref.infer import EP
-from relpref.infer.sites import Fit, Sites, advance, begin, cavities
+from relpref.infer.sites import Fit, Problem, Sites, advance, begin, cavities
 from relpref.infer.spaces import Factorised, Marginals
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import (
@@ -49,7 +49,9 @@ def test_the_residual_bounds_means_and_variances(
     moments = TiltedMoments(nothing, np.array([gradient, 9.0]), np.array([curvature, 0.1]))
     counts = np.array([1.0, 0.0])
     cavity = cavities(counts, sites, marginals)
-    state, _ = advance(counts, begin(sites, fit), fit, marginals, cavity, moments)
+    unused: Any = None
+    problem = Problem(unused, counts, unused)
+    state, _ = advance(problem, begin(sites, fit), fit, marginals, cavity, moments)
     assert_allclose(state.residual, expected)  # the second row was not answered
 
 

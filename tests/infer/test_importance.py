@@ -221,7 +221,7 @@ def _gaussian(precision: NDArray[np.float64], mean: NDArray[np.float64]) -> Any:
 def _points(evaluate: Any, mode: Any, scalars: int, start: Any = None) -> Any:
     """Around a mode, whose evidence is ``start`` where ``evaluate`` fails there."""
     size, places = len(mode), np.arange(len(mode))
-    names = [("s", at) for at in range(size)]
+    names = ["s"] * size
     given = Coordinates(names, [None] * size, places[:scalars], places[scalars:], [])
     (start,) = start or evaluate(mode[None], "gradient")
     program: Any = SimpleNamespace(layout=SimpleNamespace(log_concave=True), members=None)

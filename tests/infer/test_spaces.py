@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from relpref.infer.host_space import HostSpace
 from relpref.infer.rows import DenseRows, SparseRows
-from relpref.infer.spaces import DualSpace, LatentSpace
+from relpref.infer.spaces import DualSpace, HostSpace, LatentSpace
 from relpref.linalg import Dense
 
 SIZES = [1, 5, 128, 129, 300]
@@ -52,7 +51,7 @@ def test_posterior_under_sites(kind: Any, size: int, nugget: float) -> None:
 
     def computed(space: Any, precision: Any, shift: Any) -> tuple[Any, ...]:
         factor = space.factorise(precision)
-        weights = space.weights(factor, precision)
+        weights = space.weights(factor)
         return space.marginals(factor, shift), space.response(factor, shift), weights
 
     def compiled(covariance: Any, matrix: Any, *sites: Any) -> tuple[Any, ...]:
@@ -85,7 +84,7 @@ def test_without_sites_the_posterior_is_the_prior(nugget: float) -> None:
     factor = space.factorise(nothing)
     assert_allclose(space.covariance(factor), space.root @ space.root.T, atol=1e-12)
     assert factor.log_determinant == 0
-    assert_allclose(space.weights(factor, nothing), 0.0)
+    assert_allclose(space.weights(factor), 0.0)
 
 
 @pytest.mark.parametrize("nugget", NUGGETS)

@@ -283,7 +283,7 @@ def test_what_a_program_computes_itself(engine: Any) -> None:
         program = Program.of(computes, (data,))
         assert program.template.computed and "scale" not in program.template.forms
         values = {name: value + 0.1 for name, value in program.medians.items()}
-        start = Sites(*np.zeros((2, program.layout.num_rows)))
+        start = Sites.none(program.layout.num_rows)
         given = program, False, True, values, start, 1e-11, 300, None
         evidence = engine.evaluate(*given)
         compiled = jax.jit(lambda values: engine.evaluate(*given[:3], values, *given[4:]))(values)

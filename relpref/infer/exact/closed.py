@@ -12,14 +12,12 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from relpref.data.arrays import Floats, Indices
 from relpref.data.relation_data import SIGN, Symmetry
 from relpref.errors import DataError
 from relpref.linalg import Eigen
 
-Floats = NDArray[np.float64]
-Positions = NDArray[np.intp]
 Loss = Literal["ranking", "regression"]
 
 
@@ -169,7 +167,7 @@ class KroneckerFit:
             diagonals - np.square(self._offset_rows) if self.system.loss == "ranking" else diagonals
         )
 
-    def label_precision(self, rows: Positions, columns: Positions) -> Floats:
+    def label_precision(self, rows: Indices, columns: Indices) -> Floats:
         """Divisors of the dual that give the residual of each label when it is left out.
 
         Each is the inverse of the variance of the label given all others; or of twice that variance

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, find, issparse
 
-from relpref.data.arrays import listed
+from relpref.data.arrays import Floats, listed
 from relpref.data.attributes import standardization
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.errors import DataError
 from relpref.kernels.pairwise import Side
 from relpref.linalg import Eigen, factor_eigen, require_memory, symmetric_eigen
 
-Floats = NDArray[np.float64]
 NodeKernel = Callable[..., Floats]
 
 _ROUNDING = 1e-14  # of the largest variance: what is below it is 0

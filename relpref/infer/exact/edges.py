@@ -5,16 +5,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, solve_triangular
 
+from relpref.data.arrays import Floats
 from relpref.errors import DataError, InferenceError
 from relpref.kernels.edge_landmarks import EdgeGram
 from relpref.linalg.cg import CGResult, Minimise, conjugate_gradient
 from relpref.linalg.sharded import ShardedEdges, Swap, row_sharding
 from relpref.result import Result
 
-Floats = NDArray[np.float64]
 Callback = Callable[[int, Floats, float], bool | None]
 
 _SWAPS: dict[float | None, Swap] = {0.0: "none", 1.0: "symmetric", -1.0: "reciprocal"}

@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from relpref.data import RelationData
@@ -33,7 +32,7 @@ _NOT_INTEGRATED = (
     "hyperparameters are at their maximum, where all scores have one closed form; EP on the same "
     "program averages over them"
 )
-_NO_SITES = Sites(np.zeros(0), np.zeros(0))  # the search expects sites, as EP has
+_NO_SITES = Sites.none(0)  # the search expects sites, as EP has
 
 
 class ExactEvidence(NamedTuple):
@@ -257,9 +256,8 @@ class Exact:
 def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]:
     """Function of log evidence and prior, whose gradient is pulled back through the program."""
     structure.require_evidence()
-    converged = Info(*(jnp.asarray(0.0) for _ in Info._fields))._replace(
-        code=jnp.asarray(CODES.index(Result.converged))
-    )
+    nothing = np.zeros(())
+    converged = Info(nothing, nothing, nothing, CODES.index(Result.converged), nothing)
 
     def domain(matrix: Any) -> Domain:
         return Domain(tuple(range(len(matrix))), None, lambda _: matrix)
@@ -268,12 +266,7 @@ def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]
         reading = structure.at(unconstrained)
         left, right, noise, log_prior = reading[:4]
         value, by = np.nan, EvidenceGradient(0 * left, 0 * (left if right is None else right), 0.0)
-        if (
-            np.isfinite(noise)
-            and noise > 0
-            and np.isfinite(left).all()
-            and np.isfinite(by.right).all()
-        ):
+        if 0 < noise < np.inf and np.isfinite(left).all() and np.isfinite(by.right).all():
             nodes = domain(left)
             problem = structure.problem(nodes, nodes if right is None else domain(right))
             floor, by_left, by_right = _noise_floor(problem)

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from relpref.data.arrays import Floats, Indices
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import DataError
 from relpref.infer.exact.closed import EvidenceGradient, KroneckerFit, KroneckerSystem, Loss
@@ -30,8 +30,6 @@ from relpref.linalg import require_memory
 from relpref.linalg.cg import CGResult
 from relpref.result import InferenceWarning, progress_line, warn_user
 
-Floats = NDArray[np.float64]
-Positions = NDArray[np.intp]
 Solver = Literal["auto", "closed", "cg"]
 
 SOLVERS = ("auto", "closed", "cg")
@@ -52,9 +50,9 @@ PAIR_KERNELS: dict[tuple[str, str], PairwiseKernel] = {
 class EdgeLabels(NamedTuple):
     """Labels that count, and their positions; each has noise of variance λ times its ``share``."""
 
-    position: Positions
-    rows: Positions
-    columns: Positions
+    position: Indices
+    rows: Indices
+    columns: Indices
     values: Floats
     share: Floats
 
@@ -84,6 +82,8 @@ class RelationProblem:
     shift: float = 0.0
     mesh: Any = None
     kernel: PairwiseKernel = field(init=False)
+    # Of the closed form, by whether eigenvalues that are 0 are left out.
+    _systems: dict[bool, KroneckerSystem] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.loss not in ("ranking", "regression"):
@@ -179,26 +179,16 @@ class RelationProblem:
 
         Hold-outs need it ``full``; scores do not need eigenvalues that are 0.
         """
-        return (
-            self._full_system
-            if full or not (self.nodes.thin or self.objects.thin)
-            else self._thin_system
-        )
-
-    @cached_property
-    def _full_system(self) -> KroneckerSystem:
-        p, m = self.values.shape
-        return self._system(4 * p * p + 4 * m * m + 6 * p * m, "eigen")
-
-    @cached_property
-    def _thin_system(self) -> KroneckerSystem:
-        return self._system(4 * len(self.values.values), "thin_eigen")
-
-    def _system(self, numbers: int, eigen: str) -> KroneckerSystem:
-        p, m = self.values.shape
-        require_memory(8.0 * numbers, f"the closed form for {p} x {m} pairs")
-        left, right = getattr(self.nodes, eigen), getattr(self.objects, eigen)
-        return KroneckerSystem(left, right, self.values.matrix, self.loss, self.symmetry)
+        thin = not full and (self.nodes.thin or self.objects.thin)
+        if thin not in self._systems:
+            p, m = self.values.shape
+            numbers = 4 * p * m if thin else 4 * p * p + 4 * m * m + 6 * p * m
+            require_memory(8.0 * numbers, f"the closed form for {p} x {m} pairs")
+            sides = self.nodes, self.objects
+            left, right = (side.thin_eigen if thin else side.eigen for side in sides)
+            labels = self.values.matrix
+            self._systems[thin] = KroneckerSystem(left, right, labels, self.loss, self.symmetry)
+        return self._systems[thin]
 
     def closed_scores(self, regularization: float, scale: float | None = None) -> "ClosedScores":
         """The closed form at one λ; the ``scale`` is estimated from the labels if it is None."""
@@ -213,11 +203,11 @@ class RelationProblem:
             )
         return ClosedScores(self, regularization, scale)
 
-    def direct(self, regularization: float, scale: float = 1.0) -> "Scores":
-        """Solve without iterations, in closed form or by a factor of the edges' kernel."""
+    def direct(self, regularization: float) -> "Scores":
+        """Solve without iterations: in closed form or by a factor of the edges' kernel."""
         if self.closed:
-            return ClosedScores(self, regularization, scale)
-        return EdgeScores.direct(self, regularization, scale)
+            return ClosedScores(self, regularization, 1.0)
+        return EdgeScores.direct(self, regularization, 1.0)
 
     def iterate(
         self, regularization: float, *, scale: float | None = None, **options: Any
@@ -387,7 +377,7 @@ class Scores(ABC):
         """Dual of all pairs, shape (p, m), if the relation is complete, else of the edges (q,)."""
         return self.dual_matrix
 
-    def at(self, rows: Positions, columns: Positions) -> Floats:
+    def at(self, rows: Indices, columns: Indices) -> Floats:
         """Means of selected pairs of training nodes, shape (q,)."""
         return self.problem.kernel.at(*self.problem.sides, self.dual_matrix, rows, columns)
 
@@ -689,7 +679,7 @@ class EdgeScores(Scores):
         return prior - pulled.T @ pulled
 
 
-def _gathered(weights: Floats, rows: Positions, columns: Positions, size: int) -> Floats:
+def _gathered(weights: Floats, rows: Indices, columns: Indices, size: int) -> Floats:
     """Sums of weights over the labels with each pair of nodes, shape (size, size)."""
     places = np.arange(len(rows))
     first, second = (

@@ -10,12 +10,12 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
-from numpy.typing import NDArray
 from numpyro.distributions import constraints
 from numpyro.primitives import Messenger
 
 from relpref.compiled import float64
 from relpref.data import RelationData
+from relpref.data.arrays import Floats, Indices
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.call import Call, Model, Shapes, Values, survey
@@ -29,9 +29,6 @@ from relpref.likelihoods.tilted import GaussianLikelihood, TreeDistribution, unw
 from relpref.linalg import Kronecker
 from relpref.linalg.covariance import Pulls, joined
 from relpref.posterior.origin import Origin
-
-Floats = NDArray[np.float64]
-Positions = NDArray[np.intp]
 
 
 class Reading(NamedTuple):
@@ -58,24 +55,16 @@ class Labels(TreeDistribution):
         super().__init__(jnp.shape(predictor), validate_args=False)
 
 
+@dataclass(frozen=True)
 class _Independent(Messenger):
-    """Give the labels of the ranking loss independent noise, as the reader of programs needs it."""
+    """A program in which labels of the ranking loss have independent noise, to be read."""
+
+    fn: Model
 
     def process_message(self, msg: Any) -> None:
         if msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), CentredNormal):
             base = unwrap(msg["fn"])
             msg["fn"] = Labels(base.loc, base.scale, base.groups)
-
-
-@dataclass(frozen=True)
-class _Read:
-    """A program with such labels."""
-
-    program: Model
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        with _Independent():
-            self.program(*args, **kwargs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +139,7 @@ class _Form(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _form(call: Call, shapes: Shapes, field: str, label: str) -> _Form:
+def _form(call: Call, field: str, label: str) -> _Form:
     forms: list[_Form] = []
 
     def record(arrays: Shapes) -> None:
@@ -165,13 +154,13 @@ def _form(call: Call, shapes: Shapes, field: str, label: str) -> _Form:
             _Form(type(factors), sizes, one_domain, base, sites[label]["scale"] is not None)
         )
 
-    jax.eval_shape(record, shapes)
+    jax.eval_shape(record, call.shapes)
     return forms[0]
 
 
 def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Structure:
     """Read a program; an error names the site that does not fit and an engine that can treat it."""
-    sites = {site.name: site for site in survey(call)}
+    sites = survey(call)
     free = [name for name, site in sites.items() if not site.observed]
     observed = [name for name, site in sites.items() if site.observed]
     fields = [name for name in free if sites[name].process]
@@ -183,7 +172,7 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         )
     field, label = fields[0], observed[0]
     names = tuple(name for name in free if name != field and name not in fixed)
-    form = _form(call, call.shapes, field, label)
+    form = _form(call, field, label)
     if not issubclass(form.covariance, Kronecker):
         raise _refuse(
             field, f"has a {form.covariance.__name__} covariance, not relpref.linalg.Kronecker"
@@ -199,7 +188,7 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         raise _refuse(label, "is scaled, so that its labels weigh differently")
     try:
         # Without fixed values, which numpyro would check: noise may be 0.
-        program = discover(replace(call, program=_Read(call.program)), arrays, {})
+        program = discover(replace(call, program=_Independent(call.program)), arrays, {})
     except UnsupportedProgramError:
         raise _refuse(label, _NO_PAIRS) from None
     program = replace(
@@ -255,8 +244,8 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
 
 
 def _pairs(
-    columns: Positions, entries: Floats, shape: tuple[int, int], groups: Any
-) -> tuple[Symmetry, Positions, Positions] | None:
+    columns: Indices, entries: Floats, shape: tuple[int, int], groups: Any
+) -> tuple[Symmetry, Indices, Indices] | None:
     """Constraint, nodes and objects of the rows of a projection; None if a row is no pair."""
     (i, j), (i2, j2) = (np.divmod(columns[:, end], shape[1]) for end in (0, 1))
     first, second = entries.T

@@ -6,6 +6,7 @@ about more give a posterior whose precision is sparse (`fit_many`).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import scipy.sparse
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.assemble import choose, prior_notes
-from relpref.infer.evidence import on_host, space_on_host
+from relpref.infer.evidence import on_host, space_of
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, Unknown
 from relpref.infer.large.problem import NODES, LargeProblem, Positions, blocks_of, touched
 from relpref.infer.large.spaces import SeenRows
@@ -74,14 +75,14 @@ def fit_reduced(
     pull[positions] = np.asarray(evidence.alpha)
     means = {name: part.matmul(pull) for name, part in prior.parts.items()}
     # The posterior covariance is K − K AᵀMA K.
-    here, precision = program.on_host().prior, program.counts * sites["precision"]
-    within = space_on_host(program, here, Dense(here.covariance.dense()), dual)
-    factor, rows = within.factorise(precision), here.projection
+    here = program.on_host().prior
+    within = space_of(program, here, Dense(here.covariance.dense()), dual)
+    factor, rows = within.factorise(program.counts * sites["precision"]), here.projection
     if dual:
-        projection, weights = rows.matrix, within.dual_weights(factor, precision)
+        projection, weights = rows.matrix, within.dual_weights(factor)
     else:
         projection = scipy.sparse.eye_array(len(positions), format="csr")
-        weights = within.weights(factor, precision)
+        weights = within.weights(factor)
         weights = 0.5 * (weights + weights.T)
     covariance = Conditioned(prior, positions, projection, weights)
     return Fitted(means, covariance, log_evidence, sites, result, info)
@@ -103,7 +104,7 @@ def search(
     most = int(np.clip(_WORK / (NODES * max(links, 1)), _LEAST_SEARCHED, _MOST_SEARCHED))
     data = problem.subset(most, _MOST_ANSWERS, generator(key))
     positions = touched(data)
-    part = LargeProblem(problem.program, *problem.called_with(data), data, problem.scale_error)
+    part = replace(problem, origin=problem.called_with(data), data=data)
     if not problem.free(fixed):
         return {}, {}, Result.converged
     learnable = part.learnable(fixed)
@@ -192,8 +193,7 @@ def fit(
     engine: GaussianEngine,
     start: Mapping[str, Any] | None,
     key: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    origin: Origin,
     progress_bar: bool,
     at_first: Mapping[str, Any] | None,
 ) -> Posterior:
@@ -204,7 +204,7 @@ def fit(
             "there are too many of them; "
             "take 'maximize' or 'em', or structure='dense' where memory allows it"
         )
-    problem = LargeProblem.of(engine.program, args, kwargs)
+    problem = LargeProblem.of(origin)
     if engine.at_mode and problem.data.comparisons.list is not None:
         raise UnsupportedProgramError(
             "Laplace takes lists only where there is a matrix of all items; fit with EP, or with "
@@ -256,8 +256,4 @@ def fit(
         "sites": fitted.sites,
         "key": key,
     }
-    return choose(
-        Origin(engine.program, problem.args, problem.kwargs, engine),
-        {problem.latent: slice(0, number)},
-        common,
-    )
+    return choose(problem.origin, {problem.latent: slice(0, number)}, common)

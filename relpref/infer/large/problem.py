@@ -27,6 +27,7 @@ from relpref.linalg.arrays import namespace
 from relpref.linalg.covariance import Pulls, root_of
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
+from relpref.posterior.origin import Origin
 from relpref.posterior.utility import UtilityPosterior
 from relpref.result import Solves
 
@@ -43,16 +44,14 @@ def blocks_of(prior: NamedSum, positions: Positions) -> dict[str, Floats]:
 class LargeProblem:
     """A call of a preference program."""
 
-    program: Model
-    args: tuple[Any, ...]  # the call's arguments, with ``data`` in place of the original data
-    kwargs: Mapping[str, Any]
+    origin: Origin  # the call, with ``data`` in place of the original data
     data: PreferenceData  # with scales for its graphs
     scale_error: Mapping[str, float]  # relative standard errors of estimated scales, by relation
 
     @classmethod
-    def of(cls, program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "LargeProblem":
+    def of(cls, origin: Origin) -> "LargeProblem":
         """Read a call, and estimate the scales of graphs that have none yet."""
-        data = preference_data(args, kwargs)
+        data = preference_data(origin)
         assert data is not None  # or it would not be large
         if data.comparisons.group is not None:
             raise UnsupportedProgramError(
@@ -70,25 +69,26 @@ class LargeProblem:
         scaled = {name: with_scale(graph) for name, graph in data.relations.items()}
         errors = {name: error for name, (_, error) in scaled.items() if error is not None}
         new = replace(data, _graphs={name: graph for name, (graph, _) in scaled.items()})
-        return cls(program, *_swapped(args, kwargs, data, new), new, errors)
+        return cls(origin.with_argument(data, new), new, errors)
 
-    def called_with(self, data: PreferenceData) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with other data."""
-        return _swapped(self.args, self.kwargs, self.data, data)
+    def called_with(self, data: PreferenceData) -> Origin:
+        """The call with other data."""
+        return self.origin.with_argument(self.data, data)
 
     def known(self, fixed: Mapping[str, Any]) -> Values:
         """Fixed hyperparameters in the shapes of their sites; errors as in `broadcast_fixed`."""
         return broadcast_fixed(self._sample[0], dict(fixed))
 
     @cached_property
-    def _sample(self) -> tuple[Call, tuple[Any, ...], tuple[Site, ...]]:
-        """The program called with a single answer, its arrays and its sites."""
+    def _sample(self) -> tuple[Call, list[Site]]:
+        """The program called with a single answer, and its sites."""
         single = self.data.select_comparisons([0])
-        args, kwargs = self.called_with(marginal(single, touched(single)))
-        call, arrays = Call.split(Reduced(self.program), args, {**kwargs, "tables": None})
+        one_answer = replace(self, origin=self.called_with(single), data=single)
+        reduced = one_answer.reduced(touched(single), None)
+        call, _ = Call.split(reduced.program, reduced.args, reduced.kwargs)
         try:
             with float64():  # posteriors ask outside of an engine, too
-                return call, arrays, survey(call)
+                return call, list(survey(call).values())
         except AttributeError as error:
             if isinstance(error.obj, PartialGraph):
                 raise UnsupportedProgramError(
@@ -101,7 +101,7 @@ class LargeProblem:
     @cached_property
     def latent(self) -> str:
         """Name of the site of the utilities."""
-        processes = [site.name for site in self._sample[2] if site.process and not site.observed]
+        processes = [site.name for site in self._sample[1] if site.process and not site.observed]
         if len(processes) != 1:
             raise UnsupportedProgramError(
                 f"the program has {len(processes)} sites of a GaussianProcess "
@@ -114,7 +114,7 @@ class LargeProblem:
         """Names of the hyperparameters that are not fixed."""
         return [
             s.name
-            for s in self._sample[2]
+            for s in self._sample[1]
             if not s.observed and s.name not in (self.latent, *fixed)
         ]
 
@@ -123,31 +123,27 @@ class LargeProblem:
 
         It is never compiled, because JAX would ask graphs for matrices of all their nodes.
         """
-        call, _ = Call.split(partial(self.program, *self.args, **self.kwargs), (), {})
+        origin = self.origin
+        call, _ = Call.split(partial(origin.program, *origin.args, **origin.kwargs), (), {})
         return call.trace((), {**values, self.latent: jnp.zeros(self.data.num_items)})
 
     def learnable(self, fixed: Mapping[str, Any]) -> dict[str, "Learnable"]:
         """The parts of the prior whose covariances among some items depend on all items."""
         sites = self._sites(fixed)
+        site_of = {id(site.get("value")): name for name, site in sites.items()}
         learnable = {}
         for name, part in self._parts(sites).items():
             if part.depends_on_others:
-                named = {
-                    key: next(
-                        (site for site, at in sites.items() if at.get("value") is value), None
-                    )
-                    for key, value in part.values.items()
-                }
-                lost = [key for key, site in named.items() if site is None]
-                if lost:
-                    raise UnsupportedProgramError(
-                        f"part {name!r} of the prior: no site of the program is the {lost[0]} of "
-                        "its kernel as it stands, so it is unknown what is to be learned"
-                    )
-                priors = {site: sites[site]["fn"] for site in named.values() if site}
-                learnable[name] = Learnable(
-                    name, part, {key: str(site) for key, site in named.items()}, priors
-                )
+                named = {}
+                for key, value in part.values.items():
+                    if id(value) not in site_of:
+                        raise UnsupportedProgramError(
+                            f"part {name!r} of the prior: no site of the program is the {key} of "
+                            "its kernel as it stands, so it is unknown what is to be learned"
+                        )
+                    named[key] = site_of[id(value)]
+                priors = {site: sites[site]["fn"] for site in named.values()}
+                learnable[name] = Learnable(name, part, named, priors)
         return learnable
 
     def _parts(self, sites: Mapping[str, Values]) -> Mapping[str, Any]:
@@ -172,18 +168,18 @@ class LargeProblem:
             parts = self._parts(self._sites(values)).items()
             return NamedSum({name: shown(part, name, progress_bar) for name, part in parts})
 
-    def reduced(
-        self, positions: Positions, tables: Mapping[str, Any] | None
-    ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
-        """The program of some items, see `Reduced`."""
-        args, kwargs = self.called_with(marginal(self.data, positions))
-        return Reduced(self.program), args, {**kwargs, "tables": tables}
+    def reduced(self, positions: Positions, tables: Mapping[str, Any] | None) -> Origin:
+        """The call for some items, see `Reduced`."""
+        call = self.called_with(marginal(self.data, positions))
+        kwargs = {**call.kwargs, "tables": tables}
+        return replace(call, program=Reduced(call.program), kwargs=kwargs)
 
     def read(
         self, positions: Positions, tables: Mapping[str, Any] | None, fixed: Mapping[str, Any]
     ) -> Program:
         """Read the program of some items, with all that answers are about."""
-        program = Program.of(*self.reduced(positions, tables), fixed, dense=tables is not None)
+        call, dense = self.reduced(positions, tables), tables is not None
+        program = Program.of(call.program, call.args, call.kwargs, fixed, dense=dense)
         if program.rows is None:
             raise UnsupportedProgramError(
                 "an answer of the program looks at other utilities than those of two items, which "
@@ -342,15 +338,6 @@ def touched(data: PreferenceData) -> NDArray[np.int64]:
     return positions
 
 
-def _swapped(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any], old: Any, new: Any
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return (
-        tuple(new if a is old else a for a in args),
-        {name: new if a is old else a for name, a in kwargs.items()},
-    )
-
-
 NODES = 12
 # Quantiles of the prior between which the hyperparameter is looked for; a log-normal's 2.5 log-sds.
 _LOWER, _UPPER, _DRAWS = 0.0062, 0.9938, 4000
@@ -385,7 +372,12 @@ class Learnable(NamedTuple):
                 f"hyperparameters {', '.join(self.sites)}; for so many "
                 "items one positive number can be learned: fix them with fixed={site: value}"
             )
-        lower, upper = _range(prior)
+        # Quantiles of the prior; of draws, where it has no quantile function.
+        lower, upper = prior_quantile(prior, _LOWER), prior_quantile(prior, _UPPER)
+        if lower is None:
+            draws = np.asarray(prior.sample(jax.random.key(0), (_DRAWS,)))
+            lower, upper = np.quantile(draws, (_LOWER, _UPPER))
+        lower, upper = float(lower), float(upper)
         if not 0 < lower < upper < np.inf:
             raise DataError(
                 f"relation {self.name!r}: the prior of {site} reaches from {lower} to {upper}; "
@@ -409,16 +401,6 @@ class Learnable(NamedTuple):
     ) -> Floats:
         covariance = shown(self.part.at(values), label, progress_bar).block(positions, positions)
         return np.asarray(0.5 * (covariance + covariance.T))
-
-
-def _range(prior: Any) -> tuple[float, float]:
-    """Quantiles of a prior; of draws, where it has no quantile function."""
-    lower, upper = prior_quantile(prior, _LOWER), prior_quantile(prior, _UPPER)
-    if lower is None:
-        lower, upper = np.quantile(
-            np.asarray(prior.sample(jax.random.key(0), (_DRAWS,))), (_LOWER, _UPPER)
-        )
-    return float(lower), float(upper)
 
 
 Asked = TypeVar("Asked", bound=Posterior)
@@ -449,19 +431,17 @@ def answered(posterior: Asked) -> Asked:
             "answers about fewer (data.select_comparisons), or look at beliefs alone, without "
             "answers: posterior.subset(labels)"
         )
-    problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
+    problem = LargeProblem.of(origin)
     with float64():
         blocks = blocks_of(problem.prior(problem.known(posterior.hyperparameters)), positions)
-    program, args, kwargs = problem.reduced(positions, blocks)
-    data = preference_data(args, kwargs)
-    assert data is not None  # as it was among those of the whole program
+    call = problem.reduced(positions, blocks)
     engine = origin.engine.changed(
-        program, structure="dense", fixed=dict(posterior.hyperparameters)
+        call.program, structure="dense", fixed=dict(posterior.hyperparameters)
     )
     reduced: Any = posterior.at_positions(positions)
     # Hyperparameters are fixed, so there is no search.
     info = {name: value for name, value in reduced.info.items() if name != "evaluations"}
-    origin = replace(origin, program=program, args=args, kwargs=kwargs, engine=engine)
+    data, origin = preference_data(call), replace(call, engine=engine)
     reduced = replace(reduced, data=data, origin=origin, info=info)
     return reduced
 

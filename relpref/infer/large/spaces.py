@@ -7,21 +7,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from relpref.data.arrays import Floats
 from relpref.infer.arrow import ArrowSpace, Blocks, Items
 from relpref.infer.large.sparse import (
     Draws,
     Factorised,
-    Floats,
     Iterative,
     Latents,
     Root,
-    Sampled,
     SparsePosterior,
     Variances,
 )
 from relpref.infer.program import Program
 from relpref.infer.rows import SparseRows
 from relpref.infer.spaces import Marginals
+
+_TOLERANCE = 1e-8  # of solves for a posterior from a file
 
 
 class SeenRows(NamedTuple):
@@ -76,7 +77,7 @@ class SparseSpace(ArrowSpace):
         if self.draws is None:
             solves = Factorised(latents, root)
         else:
-            solves = Sampled(latents, root, self.tol, self.last, self.draws)
+            solves = Iterative(latents, root, self.tol, self.last, self.draws)
         posterior = SparsePosterior.under(latents, solves, root, precision)
         return replace(posterior, precision=weights, log_determinant=float(total))
 
@@ -115,11 +116,11 @@ class SparseSpace(ArrowSpace):
 
 
 def known_posterior(
-    parts: Mapping[str, Any], seen: SeenRows, weights: ArrayLike, tol: float = 1e-8
+    parts: Mapping[str, Any], seen: SeenRows, weights: ArrayLike
 ) -> SparsePosterior:
     """The posterior under known sites, whose precisions times counts are the ``weights``."""
     latents = Latents.of(parts, seen.rows, seen.blocks)
     # No samples are drawn, because `lasting` drops them.
     draws = None if latents.small else latents.noise(np.random.default_rng(0), 0)
-    space = SparseSpace.of(latents, seen, tol, draws)
+    space = SparseSpace.of(latents, seen, _TOLERANCE, draws)
     return space.lasting(space.factorise(np.asarray(weights, np.float64)))

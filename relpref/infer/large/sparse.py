@@ -11,6 +11,7 @@ import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
+from relpref.data.arrays import Floats
 from relpref.errors import DataError, InferenceError
 from relpref.infer.arrow import Blocks, GroupedRows, Items
 from relpref.infer.large.covariance import PosteriorCovariance
@@ -19,7 +20,6 @@ from relpref.linalg import block_cg
 from relpref.linalg.cg import cores, in_threads
 from relpref.linalg.factor import symmetric_lu
 
-Floats = NDArray[np.float64]
 Draws = tuple[Floats, Floats]  # from N(0, Q), shape (R·n, N), and from N(0, I), shape (m, N)
 
 _DENSE = 3000  # unknowns up to which a dense factor is cheaper than iterations
@@ -78,7 +78,7 @@ class Latents:
                     "about many items need a sparse "
                     "precision or a low rank (relpref.linalg.nystrom makes one of a kernel)"
                 )
-        return cls(size, relations, factors, GroupedRows.of(rows, blocks))
+        return cls(size, relations, factors, GroupedRows.by_blocks(rows, blocks))
 
     @property
     def copies(self) -> int:
@@ -92,7 +92,7 @@ class Latents:
     @property
     def projection(self) -> Any:
         """A as a scipy CSR array, shape (m, n)."""
-        return self.rows.every.matrix
+        return self.rows.matrix
 
     def response(self, factor: "SparsePosterior", shift: Floats) -> Floats:
         """Posterior covariance of the rows times a vector."""
@@ -132,7 +132,7 @@ class Latents:
         A vector that is constant on a component of the relation and the answers together is in the
         null space of the relation's Laplacian and of every gap. None if a row of A is no gap.
         """
-        if np.any(self.rows.every.entry.sum(axis=1) != 0):
+        if np.any(self.rows.entry.sum(axis=1) != 0):
             return None
         answers = abs(self.projection).T @ abs(self.projection)
         members = []
@@ -169,13 +169,6 @@ class Latents:
                 ends = np.bincount(source, flow, self.size) - np.bincount(target, flow, self.size)
                 drawn[rows, column] = ends + within * generator.standard_normal(self.size)
         return drawn, generator.standard_normal((self.projection.shape[0], number))
-
-
-class Estimate(NamedTuple):
-    """Numbers and their standard errors; 0 where they are exact."""
-
-    value: Floats
-    error: Floats
 
 
 class Variances(NamedTuple):
@@ -238,7 +231,7 @@ class Factorised:
         )
 
     def conditional(self, looks: Items) -> tuple[Floats, Floats]:
-        """Exact variances of the rows, and no samples; see `Sampled.conditional`.
+        """Exact variances of the rows, and no samples; see `Iterative.conditional`.
 
         They are squared rows of A V, in which nearly equal items do not cancel.
         """
@@ -251,23 +244,37 @@ class Factorised:
         shape = looks.entries.shape[:2]
         return variances.reshape(shape), np.zeros((*shape, 0))
 
-    def half_log_ratio(self) -> Estimate:
+    def half_log_ratio(self) -> tuple[Any, Any]:
+        """Half the log ratio of volumes, and 0, its standard error."""
         prior = scipy.linalg.cholesky(self._latents.prior.toarray(), lower=True, overwrite_a=True)
         ratio = np.sum(np.log(np.diagonal(self._lower))) - np.sum(np.log(np.diagonal(prior)))
-        return Estimate(ratio, np.zeros(()))
+        return ratio, 0.0
 
 
 class Iterative:
-    """Products with S⁻¹ by conjugate gradients.
+    """Products with S⁻¹ by conjugate gradients, and variances by samples if there is ``noise``.
 
     ``tol`` bounds √(rᵀM⁻¹r / bᵀM⁻¹b) of each column, M the preconditioner; ``last`` keeps solutions
     to start from, by purpose.
+
+    Samples x = S⁻¹(Q^½ ε + AᵀL ε') have the covariance S⁻¹ (Papandreou & Yuille 2010). Each row's
+    variance is Rao-Blackwellised: exact given everything but the items of its group, plus the
+    variance over the samples of its mean given the others (Sidén et al. 2018, "Efficient covariance
+    approximations for large sparse precision matrices"). The noise is the same in every sweep, so
+    that a fixed point exists; ``loose`` is the tolerance of the samples' solves.
     """
 
     def __init__(
-        self, latents: Latents, root: Root, tol: float, last: dict[str, Floats] | None = None
+        self,
+        latents: Latents,
+        root: Root,
+        tol: float,
+        last: dict[str, Floats] | None = None,
+        noise: Draws | None = None,
+        loose: float = _LOOSE,
     ) -> None:
         self._latents, self._root, self._tol = latents, root, tol
+        self._noise, self._loose = noise, loose
         self._last = {} if last is None else last
         self._matrix = latents.precision(root)
         diagonal = self._matrix.diagonal()
@@ -330,48 +337,25 @@ class Iterative:
         rounding = _ROUNDING * np.max(np.abs(vectors), axis=0, initial=0.0)
         return rest * (np.max(np.abs(rest), axis=0, initial=0.0) > rounding), constant
 
-
-class Sampled(Iterative):
-    """Products with S⁻¹ by conjugate gradients, and variances by samples.
-
-    Samples x = S⁻¹(Q^½ ε + AᵀL ε') have the covariance S⁻¹ (Papandreou & Yuille 2010). Each row's
-    variance is Rao-Blackwellised: exact given everything but the items of its group, plus the
-    variance over the samples of its mean given the others (Sidén et al. 2018, "Efficient covariance
-    approximations for large sparse precision matrices"). The noise is the same in every sweep, so
-    that a fixed point exists; ``loose`` is the tolerance of the samples' solves.
-    """
-
-    def __init__(
-        self,
-        latents: Latents,
-        root: Root,
-        tol: float,
-        last: dict[str, Floats],
-        noise: Draws,
-        loose: float = _LOOSE,
-    ) -> None:
-        super().__init__(latents, root, tol, last)
-        self._noise, self._loose = noise, loose
-
-    def half_log_ratio(self) -> Estimate:
-        """Half the log ratio of volumes, ½ ∫₀¹ tr((Q + λAᵀMA)⁻¹ AᵀMA) dλ.
+    def half_log_ratio(self) -> tuple[Any, Any]:
+        """Half the log ratio of volumes, ½ ∫₀¹ tr((Q + λAᵀMA)⁻¹ AᵀMA) dλ, and its standard error.
 
         The trace is the sum of the variances of the rows of LᵀA.
         """
+        assert self._noise is not None
         each = np.zeros(self._noise[1].shape[1])
         for position, length in sorted(zip(_POSITIONS, _LENGTHS, strict=True), reverse=True):
             root = self._root.scaled(position)
-            part = Sampled(self._latents, root, self._tol, self._last, self._noise, _LOOSER)
+            part = Iterative(self._latents, root, self._tol, self._last, self._noise, _LOOSER)
             for looks in self._root.looks:
                 local, drawn = part.conditional(looks)
                 each += 0.5 * length * (np.sum(local) + np.sum(drawn**2, axis=(0, 1)))
-        return Estimate(
-            np.asarray(np.mean(each)), np.asarray(np.std(each, ddof=1) / np.sqrt(len(each)))
-        )
+        return np.mean(each), np.std(each, ddof=1) / np.sqrt(len(each))
 
     @cached_property
     def _drawn(self) -> tuple[Floats, Floats]:
         """The right-hand sides and the samples, shape (R·n, N) each."""
+        assert self._noise is not None
         prior, rows = self._noise
         rhs = prior + self._latents.spread(self._root.matrix.T @ rows)
         return rhs, self.solve(rhs, "samples", self._loose)
@@ -504,9 +488,7 @@ class SparsePosterior(PosteriorCovariance):
         # squared.
         return Variances(value, mean * np.sqrt(2 / number), (squared - mean[:, :, None]) / number)
 
-    def half_log_ratio(self) -> Estimate:
-        """Half the log ratio of prior to posterior volume, shape ()."""
+    def half_log_ratio(self) -> tuple[Any, Any]:
+        """Half the log ratio of prior to posterior volume, and its standard error."""
         value, error = self.relations.half_log_ratio()
-        return Estimate(
-            value + np.sum(np.log(np.diagonal(self.lower))) + self.log_determinant, error
-        )
+        return value + np.sum(np.log(np.diagonal(self.lower))) + self.log_determinant, error

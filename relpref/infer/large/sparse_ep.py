@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relpref.compiled import float64
+from relpref.data.arrays import Floats
 from relpref.errors import InferenceError
 from relpref.infer.evidence import Approximation, expectation_propagation
 from relpref.infer.large.covariance import PosteriorCovariance
@@ -19,9 +19,8 @@ from relpref.infer.sites import Problem, Sites, by_rows, cavities, matched
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, require_memory
 from relpref.posterior.gaussian import key_words
-from relpref.result import CODES, Result
+from relpref.result import Result
 
-Floats = NDArray[np.float64]
 Tilted = Callable[..., TiltedMoments]
 Progress = Callable[[int, float], object]
 
@@ -101,10 +100,10 @@ def fit(
         draws = None if exact else latents.noise(np.random.default_rng(key_words(key)), samples)
         space: Any = SparseSpace.of(latents, seen, 0.01 * tol, draws)
         problem = Problem(space, np.asarray(counts, np.float64), tilted, power=power)
-        first = start or Sites(*np.zeros((2, len(rows))))
+        first = start or Sites.none(len(rows))
         try:
             approximation = expectation_propagation(problem, first, tol, max_sweeps, progress)
-            result, outcome = CODES[int(approximation.info.code)], approximation.info
+            result, outcome = approximation.info.result, approximation.info
             info |= {
                 "iterations": int(outcome.sweeps),
                 "residual": float(outcome.residual),

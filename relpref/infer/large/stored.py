@@ -30,7 +30,7 @@ def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> I
         values = {
             name: np.asarray(v, dtype=np.float64) for name, v in posterior.hyperparameters.items()
         }
-        problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
+        problem = LargeProblem.of(origin)
         prior = problem.prior(values)
         if group == "dual/":
             return ImplicitBelief(location, Conditioned(prior, touched, projection, weights))

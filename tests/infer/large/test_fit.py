@@ -23,6 +23,7 @@ from relpref.kernels import Diffusion, HiddenCommonCause, RelationVectors
 from relpref.kernels import graph as implicit
 from relpref.models import preference_gp, xpgp
 from relpref.models.preference import Hyperparameters
+from relpref.posterior.origin import Origin
 
 N, M = 60, 30
 FIXED = {
@@ -298,10 +299,14 @@ def test_no_graph_of_all_items_is_asked_for_its_spectrum(monkeypatch: pytest.Mon
     assert found.ranking(top=3)["sd"].notna().sum() == 3
 
 
+def problem_of(data: PreferenceData) -> LargeProblem:
+    return LargeProblem.of(Origin(xpgp, (data,), {}))
+
+
 def test_updates_know_how_well_a_scale_was_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implicit, "MAX_NODES_OF_SPECTRUM", 10)
-    first = LargeProblem.of(xpgp, (make(),), {})
-    again = LargeProblem.of(xpgp, (first.data.select_comparisons([0, 1]),), {})
+    first = problem_of(make())
+    again = problem_of(first.data.select_comparisons([0, 1]))
     assert again.scale_error == first.scale_error and again.scale_error["cites"] > 0
 
 
@@ -352,7 +357,7 @@ def test_the_name_of_a_relation_may_end_that_of_another() -> None:
     data = replace(
         data, _graphs={"cites": data.relations["cites"], "co_cites": data.relations["cites"]}
     )
-    problem = LargeProblem.of(xpgp, (data,), {})
+    problem = problem_of(data)
     with jax.enable_x64(True):
         found = problem.learnable({})
     assert {name: one.sites for name, one in found.items()} == {
@@ -362,7 +367,7 @@ def test_the_name_of_a_relation_may_end_that_of_another() -> None:
 
 
 def test_a_search_looks_at_some_answers(data: PreferenceData) -> None:
-    problem = LargeProblem.of(xpgp, (data,), {})
+    problem = problem_of(data)
     some = problem.subset(20, 100, np.random.default_rng(0))
     assert 0 < len(touched(some)) <= 20
     assert 0 < some.num_comparisons < data.num_comparisons

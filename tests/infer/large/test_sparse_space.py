@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
-from relpref.infer.evidence import log_evidence_of_sites
+from relpref.infer.evidence import log_of_sites
 from relpref.infer.large.spaces import SeenRows, known_posterior
 from relpref.infer.large.sparse_ep import Fitted, fit
 from relpref.infer.rows import DenseRows, SparseRows
@@ -146,7 +146,7 @@ def dense_ep(covariance: jax.Array, matrix: jax.Array, counts: jax.Array) -> Any
     cavity = cavities(counts, found.sites, found.marginals)
     pull = counts * found.sites.shift
     log_evidence = (
-        log_evidence_of_sites(counts, log_normalizer, found.sites, cavity)
+        log_of_sites(counts, log_normalizer, found.sites, cavity).sum()
         - found.marginals.log_determinant
         + 0.5 * jnp.vdot(pull, found.marginals.mean)
     )

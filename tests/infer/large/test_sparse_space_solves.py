@@ -26,7 +26,7 @@ def chain(size: int, shift: float, rows: int = 100) -> tuple[Latents, np.random.
 
 
 def root_of(latents: Latents, weights: NDArray[np.float64]) -> Root:
-    rows = latents.rows.every
+    rows = latents.rows
     scaled = np.sqrt(weights)[:, None] * rows.entry
     return Root((Items(rows.column, scaled[:, None, :]),), latents.size)
 
