@@ -5,9 +5,9 @@ standard normal. There evidence times prior is smooth and nearly Gaussian, and a
 evaluations integrate over it. The idea is that of Rue, Martino & Chopin (2009, "Approximate
 Bayesian inference for latent Gaussian models", section 6.5). In one or two directions the points
 are a lattice, of which the trapezoidal rule makes an integral that is nearly exact; in three, too,
-where members of plates gave few answers. In more they are those of a rule of degree 5 for the
-normal distribution, on axes that follow the skewness; with many latents, where a point costs much
-time and memory, its corners alone, a rule of degree 3.
+of few answers whose likelihoods are not log-concave. In more they are those of a rule of degree 5
+for the normal distribution, on axes that follow the skewness; with many latents, where a point
+costs much time and memory, its corners alone, a rule of degree 3.
 The same answers always have the same points.
 """
 
@@ -31,8 +31,8 @@ MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in m
 _MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
 # Distance of neighbors in the lattice, in standard deviations, in one direction and in more.
 _SPACING, _SPACING_OF_SEVERAL = 1.0, 1.6118548977353129
-# Rows up to which the points in three directions are a lattice, too, where members are averaged
-# over: then little is known of each member.
+# Rows up to which the points in three directions are a lattice, too, where likelihoods are not
+# log-concave, as with lapses and members: then wide posteriors have much of the evidence.
 _FEW_ROWS = 100
 # Fall of the logarithm below its maximum at which the lattice ends, and where a likelihood is not
 # log-concave, as with lapses: then little evidence may belong to wide posteriors.
@@ -405,9 +405,10 @@ def importance_points(
     def height(places: Floats, need: Need) -> tuple[Floats, list[Evaluated | None], Floats]:
         return target.at(origin + places @ varied.T, need)
 
-    few = program.members is not None and program.layout.num_rows <= _FEW_ROWS
+    log_concave = program.layout.log_concave
+    few = not log_concave and program.layout.num_rows <= _FEW_ROWS
     if len(root) <= (3 if few else 2):
-        depth = _DEPTH if program.layout.log_concave else _DEEP
+        depth = _DEPTH if log_concave else _DEEP
         rule = _lattice(height, center, root, min(most, MOST_POINTS), depth)
     else:
         rule = _symmetric(height, _Axes.fitted(height, center, root), most)
