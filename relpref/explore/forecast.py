@@ -229,17 +229,19 @@ class AnswerForecast:
     def _evaluated(self, function: Callable[..., Any], *gaps: Floats) -> Any:
         """A function of the model in NumPy; by JAX for a model from outside, which may need it."""
         with np.errstate(all="ignore"):  # an impossible outcome has the log probability −∞
-            return self._bound(function)(*gaps)
+            return self._bound(function, *gaps)
 
     @cached_property
-    def _bound(self) -> Callable[[Any], Callable[..., Any]]:
-        return lru_cache(self._bind)
-
-    def _bind(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _bound(self) -> Callable[..., Any]:
         given = {name: np.asarray(value, np.float64) for name, value in self.parameters.items()}
-        bound = partial(function, partial(_answer, self.model, self.asked, given))
-        outside = not type(self.model).__module__.startswith("relpref.")
-        return partial(evaluated, compiled(bound)) if outside else bound
+        if type(self.model).__module__.startswith("relpref."):
+            answer = partial(_answer, self.model, self.asked, given)
+            return lambda function, *gaps: function(answer, *gaps)
+
+        def by_jax(function: Callable[..., Any], *gaps: Floats) -> Any:
+            return evaluated(partial(_outside, function, self.model), self.asked, given, *gaps)
+
+        return by_jax
 
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
@@ -351,6 +353,18 @@ def shared(answers: AnswerForecast) -> AnswerForecast:
 
 # From gaps to the distribution of answers, the variance that a new group adds, and the noise scale.
 Answer = Callable[[Any], tuple[Comparison, Any, Any]]
+
+
+@compiled(static_argnums=(0, 1))
+def _outside(
+    function: Callable[..., Any],
+    model: AnswerModel,
+    asked: Comparisons,
+    parameters: Mapping[str, Any],
+    *gaps: Any,
+) -> Any:
+    """A function of a model from outside, which may need JAX."""
+    return function(partial(_answer, model, asked, parameters), *gaps)
 
 
 def _answer(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import constraints
 from scipy import special
 
+from relpref.compiled import compiled
 from relpref.data import Comparisons
 from relpref.likelihoods.chances import ROUNDING, with_lapses
 from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
@@ -812,10 +813,12 @@ def predicted(
     model: Any, asked: Comparisons, mean: Any, variance: Any, **parameters: Any
 ) -> dict[str, Any]:
     """Predictions of the next answers, as `AnswerModel.predict` gives them without JAX."""
+    return dict(evaluated(partial(_predicted, model), asked, mean, variance, parameters))
 
-    def predict(
-        asked: Comparisons, mean: Array, variance: Array, parameters: Mapping[str, Array]
-    ) -> dict[str, Array]:
-        return model(mean, asked, **parameters).predict(mean, variance)
 
-    return evaluated(predict, asked, mean, variance, parameters)
+@compiled(static_argnums=0)
+def _predicted(
+    model: Any, asked: Comparisons, mean: Array, variance: Array, parameters: Mapping[str, Array]
+) -> dict[str, Array]:
+    predictions: dict[str, Array] = model(mean, asked, **parameters).predict(mean, variance)
+    return predictions

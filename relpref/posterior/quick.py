@@ -18,7 +18,7 @@ from relpref.infer.sites import Cavity, matched
 from relpref.likelihoods import AnswerModel, GaussianSite, TiltedMoments
 from relpref.likelihoods.answers import GROUP_SD, weighted
 from relpref.likelihoods.chances import NOISE
-from relpref.likelihoods.powers import powered
+from relpref.likelihoods.powers import knows_derivatives, powered
 from relpref.linalg import real
 from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief, Positions, mixture
 from relpref.posterior.tables import of_its_raters, rows_of
@@ -374,14 +374,20 @@ def _matched(
     value: Any
     likelihood, value = _likelihoods(model, len(mean), answers, parameters)
     with np.errstate(all="ignore"):
-        if hasattr(likelihood, "powered"):
+        if knows_derivatives(likelihood):
             value = np.broadcast_to(value, mean.shape)
             moments = powered(
                 likelihood, value, mean, variance, np.broadcast_to(number, mean.shape)
             )
         else:
             given = {name: real(each) for name, each in parameters.items()}
-            moments = _outside(model, answers, given, mean, variance, number)
+            # Numbers of rows are powers of two, so that few are compiled.
+            size = mean.shape[1]
+            rows = np.minimum(np.arange(1 << (size - 1).bit_length()), size - 1)
+            columns: dict[str, Any] = {name: each[rows] for name, each in answers.columns.items()}
+            cavities = mean[:, rows], variance[:, rows], number[rows]
+            moments = _outside(model, replace(answers, **columns), given, *cavities)
+            moments = TiltedMoments(*(each[:, :size] for each in moments))
         sites = np.stack(matched(Cavity(mean, variance), moments)) / number
         if isinstance(likelihood, GaussianSite):
             peak, precision = map(np.asarray, likelihood.gaussian_site(value))

@@ -262,9 +262,11 @@ class Update:
         posterior, answers = self.posterior, self.posterior.data.comparisons
         if posterior.quick_answers or posterior.corrected or not len(answers.winner):
             return  # sites no longer make the posterior
-        # Only answers that are in no list or group: those in one depend on each other.
+        # Only answers that are in no list or group, which depend on each other, and that were given
+        # once: equal ones may have one site, or one each.
         numbers = (each for each in (answers.list, answers.group) if each is not None)
-        alone = np.flatnonzero(np.max([np.full(len(answers.winner), -1), *numbers], axis=0) < 0)
+        apart = np.max([np.full(len(answers.winner), -1), *numbers], axis=0) < 0
+        alone = np.flatnonzero(apart & (answers.count == 1))
         if not len(alone):
             return
         rows = alone[[0, len(alone) // 2, -1]]

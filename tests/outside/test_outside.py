@@ -109,6 +109,26 @@ def test_it_is_asked(posterior: UtilityPosterior) -> None:
     assert first["score"] == pytest.approx(lost, rel=1e-3)
 
 
+def test_all_that_it_computes_is_compiled(
+    posterior: UtilityPosterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operation by operation, an answer took a minute of work."""
+    standard, traced = StudentComparison.standard, []
+
+    def recorded(self: Any, value: Any, mean: Any, variance: Any) -> Any:
+        traced.append(isinstance(mean, jax.core.Tracer))
+        return standard(self, value, mean, variance)
+
+    monkeypatch.setattr(StudentComparison, "standard", recorded)
+    answer = pd.DataFrame({"winner": ["a"], "loser": ["c"]})
+    updated = posterior.update(answer, quick=True)
+    assert updated.quick_answers == 1
+    next_pairs(updated, 1)
+    updated.prefer([("a", "b")])
+    leave_one_out(updated.update())
+    assert all(traced)
+
+
 def test_it_is_saved_and_loaded(posterior: UtilityPosterior, tmp_path: Path, reloaded: Any) -> None:
     with pytest.raises(relpref.errors.StorageError, match=r"register\('(kernel|likelihood)'"):
         posterior.save(tmp_path / "unknown.nc")
