@@ -447,16 +447,18 @@ class GaussianEngine:
     ) -> Posterior:
         evidence = fitted.evidence
         values = evidence.hyperparameters
-        component = Component.of(program.layout, evidence)
+        component, before = Component.of(program.layout, evidence), None
         averaged = self._averaged(program, fitted.dual)
         if averaged is not None and not fitted.result.empty:
+            before = Mixture([component], [values], np.ones(1))
             members, given_members, _ = averaged.given(fitted.unconstrained, evidence, None)
             # The evidence is that of all that members may be.
             component = Component.of(program.layout, given_members)._replace(
                 log_evidence=component.log_evidence
             )
             values = values | members
-        return self._finished(program, [component], [values], fitted.result, info, key, origin)
+        parts = [component], [values], fitted.result, info, key, origin
+        return self._finished(program, *parts, averaged=before)
 
     def _finished(
         self,

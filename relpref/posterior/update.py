@@ -326,11 +326,14 @@ def run_again(
     """Run the engine of ``origin`` from given sites, with hyperparameters fixed at ``values``.
 
     If the posterior is a mixture over draws of hyperparameters, it runs at these draws instead.
-    ``facts`` are entries of ``info``, and ``options`` changes of the engine.
+    Noises of raters that were averaged over at a maximum are averaged over again. ``facts`` are
+    entries of ``info``, and ``options`` changes of the engine.
     """
     draws = _widened(posterior, values)
     options["fixed"] = {name: value for name, value in values.items() if name not in draws}
     if not draws:
+        for name in posterior.info.get("averaged", ()):
+            options["fixed"].pop(name, None)
         return origin.run(sites, posterior.key, progress_bar=progress_bar, **options)
     given = {"prior_log_weights": posterior.prior_log_weights, "r_hat": posterior.r_hat}
     given |= {"info": facts, **origin.kwargs}

@@ -134,9 +134,24 @@ def test_against_integration(on_a_grid: Any) -> None:
         expected = np.sum(by_node * special.ndtr(gap[None] / np.exp(SPREAD * nodes)[:, None]))
         asked = found.prefer("a", "b", rater="xyz"[rater])["probability"][0]
         assert abs(asked - expected) <= 0.01
-    one: Any = EP(preference_gp, fixed=KNOWN, hyperparameters="maximize").run(0, data(), **OPTIONS)
+    unchecked, checked = (
+        EP(preference_gp, fixed=KNOWN, hyperparameters="maximize", check=check)
+        for check in (False, True)
+    )
+    one: Any = unchecked.run(0, data(), **OPTIONS)
     assert one.log_evidence == pytest.approx(found.log_evidence, abs=1e-6)
+    # One component, whose noises are at their means, is put right for all that they may be.
+    one = checked.run(0, data(), **OPTIONS)
+    assert abs(one.log_evidence - log_evidence) <= 0.02
+    assert_allclose(one.mean(), mean, rtol=0, atol=0.03 * sd.max())
+    assert_allclose(one.sd(), sd, rtol=0.03)
     assert one.hyperparameters["rater_noise"].shape == (3,) and not one.hyperparameter_draws
+    # An update averages over them again: it is the fit to all answers.
+    more = pd.DataFrame({"winner": ["a", "c"], "loser": ["b", "a"], "rater": ["x", "z"]})
+    updated = one.update(more)
+    again: Any = checked.run(0, updated.data, **OPTIONS)
+    assert_allclose(updated.sd(), again.sd(), rtol=1e-4)
+    assert_allclose(updated.mean(), again.mean(), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(
