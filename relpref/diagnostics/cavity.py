@@ -31,7 +31,6 @@ from relpref.infer.sites import Cavity, Sites, cavities, cavities_of_answers
 from relpref.infer.spaces import Marginals
 from relpref.likelihoods.chances import NOISE
 from relpref.likelihoods.orthants import log_chosen, log_ordered
-from relpref.likelihoods.powers import knows_derivatives
 from relpref.limits import MAX_ORDERS_OF_LIST, MAX_ROWS_TAKEN_OUT
 from relpref.linalg.arrays import namespace
 from relpref.posterior.base import Posterior
@@ -385,7 +384,7 @@ def _predict(components: list[Component], weights: Floats, classes: bool) -> Pre
         mean, variance, step = np.where(np.isnan(component.apart), alone, component.apart)
         observations = observations or prior.observations or program.read().observations
         ends = np.cumsum([observation.value.size for observation in observations])[:-1]
-        if prior.observations and all(knows_derivatives(each[0]) for each in prior.observations):
+        if prior.direct:
             parts = (np.split(each, ends) for each in (mean, variance))
             answered = list(map(_outcomes, prior.observations, *parts))
         else:

@@ -36,7 +36,6 @@ from relpref.infer.program import Program
 from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites, by_rows, cavities, run
 from relpref.infer.spaces import DualSpace, HostSpace, LatentSpace, Marginals
 from relpref.likelihoods import TiltedMoments
-from relpref.likelihoods.powers import knows_derivatives
 from relpref.likelihoods.quadrature import tilted_by_nodes
 from relpref.linalg import BlockDiagonal, Covariance, Dense
 from relpref.linalg.arrays import Array, block_diagonal, namespace, traced
@@ -195,9 +194,7 @@ def on_host(program: Program, unconstrained: Values) -> OnHost:
     """The program at unconstrained hyperparameters."""
     filled = program.on_host(unconstrained)
     prior = filled.prior
-    direct = prior.observations and all(
-        knows_derivatives(observation.likelihood) for observation in prior.observations
-    )
+    direct = prior.direct
     by_nodes = len(program.layout.quadrature) == len(program.layout.observed)
 
     def nodes(mean: Array, variance: Array, power: Any = 1.0) -> tuple[Any, ...]:

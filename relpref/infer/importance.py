@@ -305,8 +305,8 @@ def _lattice(height: _Height, center: Floats, root: Floats, most: int, depth: fl
     spacing = _SPACING if size == 1 else _SPACING_OF_SEVERAL
     # The nearest neighbors are in the directions of the corners of a simplex, and opposite.
     basis = spacing * np.linalg.cholesky((1 + 1 / size) * np.eye(size) - 1 / size)
-    ahead_of = np.unique([*np.eye(size, dtype=int), np.ones(size, int)], axis=0)
-    steps = [tuple(step) for step in np.concatenate([ahead_of, -ahead_of]).tolist()]
+    corners = np.unique([*np.eye(size, dtype=int), np.ones(size, int)], axis=0)
+    steps = [tuple(step) for step in np.concatenate([corners, -corners]).tolist()]
     levels: dict[tuple[int, ...], float] = {}
     vectors: list[Floats] = []
     results: list[Evaluated | None] = []

@@ -13,6 +13,7 @@ from jax.core import Tracer
 from relpref.infer.call import Values
 from relpref.infer.sites import Known, Sites
 from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood, is_log_concave
+from relpref.likelihoods.powers import knows_derivatives
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, require_memory
 from relpref.linalg.arrays import Array, namespace
@@ -156,6 +157,12 @@ class Prior(NamedTuple):
     counts: Array
     power: Array  # of each row's likelihood, see `powers`
     blocks: dict[str, dict[str, Array]]  # as in `relpref.infer.evidence.Evidence`
+
+    @property
+    def direct(self) -> bool:
+        """Whether NumPy has all likelihoods, with their moments and derivatives."""
+        likelihoods = [likelihood for likelihood, *_ in self.observations]
+        return bool(likelihoods) and all(map(knows_derivatives, likelihoods))
 
     @classmethod
     def of(cls, observations: tuple[Observation, ...], offset: Array, **numbers: Any) -> "Prior":

@@ -28,7 +28,6 @@ from relpref.infer.samples import from_samples
 from relpref.infer.sites import Sites
 from relpref.infer.smoothing import Smoothed, smoothed, threshold
 from relpref.likelihoods.orders import NODES
-from relpref.likelihoods.powers import knows_derivatives
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, GaussianBelief, Positions, root_of
@@ -154,8 +153,7 @@ def log_likelihoods(
     ``sites`` of EP give, and the result is the log of p(answers, ε | u)/q(ε | u).
     """
     layout, number, prior = program.layout, len(draws), program.on_host().prior
-    observations = prior.observations
-    direct = observations and all(knows_derivatives(likelihood) for likelihood, *_ in observations)
+    observations, direct = prior.observations, prior.direct
     # Numbers of draws are powers of two, so that few are traced.
     size = 1 << max(number - 1, 1).bit_length()
     block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(layout.num_rows, 1)), size)
