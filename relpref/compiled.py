@@ -11,6 +11,9 @@ from relpref.devices import host
 
 Function = Callable[..., Any]
 
+# Options of `jax.jit` for functions whose results take less time than optimizing them would.
+QUICKLY: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}}
+
 
 def compiled(function: Function | None = None, **options: Any) -> Function:
     """Compile a function as `jax.jit` does; arrays of its result are NumPy's.

@@ -18,7 +18,7 @@ import pandas as pd
 from jax import Array
 from numpyro import handlers
 
-from relpref.compiled import float64
+from relpref.compiled import QUICKLY, float64
 from relpref.data import PreferenceData, RelationData
 from relpref.diagnostics.calibration import Calibration
 from relpref.diagnostics.simulation import (
@@ -87,7 +87,7 @@ def _below_truths(
         yield (None if result.empty else below), result.name
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, **QUICKLY)
 def _evaluate(
     evaluate: Any,
     program: Program,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from numpyro import handlers
 from scipy.special import ndtr
 
-from relpref.compiled import compiled
+from relpref.compiled import QUICKLY, compiled
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.covariates import EFFECT
 from relpref.data.relation_data import SIGN
@@ -135,7 +135,7 @@ class Questions:
         return Call.split(Answered(self.program), (answers, *self.args), self.kwargs)
 
 
-@compiled(static_argnums=0)
+@compiled(static_argnums=0, **QUICKLY)
 def _draw(call: Call, arrays: tuple[Any, ...], keys: Array) -> Values:
     args, kwargs = call.skeleton.join(arrays)
 
@@ -314,7 +314,7 @@ class Asked(NamedTuple):
         return np.asarray(mean), np.asarray(variance)
 
 
-@compiled(static_argnums=(0, 1, 2))
+@compiled(static_argnums=(0, 1, 2), **QUICKLY)
 def _moments(
     quantity: Quantity,
     call: Call,
