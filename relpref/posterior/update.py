@@ -70,7 +70,8 @@ class Update:
 
         Hyperparameters are kept, or fitted again (``"refit"``). With ``"schedule"`` they are fitted
         if some were guessed, if the answers have changed by much since the last fit, or if too few
-        of their draws have weight.
+        of their draws have weight. They are fitted, too, where members such as raters were averaged
+        over: their draws stand for what the answers before said of them.
         """
         posterior, draws = self.posterior, self.posterior.hyperparameter_draws
         data = replace(self.data, comparisons=self.data.comparisons.rescaled())
@@ -88,7 +89,8 @@ class Update:
             again = origin.run(start, posterior.key, progress_bar=progress_bar, at=self.values)
             return replace(again, origin=origin)
 
-        if refit and (posterior.searched or draws):
+        drawn = draws and "averaged" in posterior.info
+        if drawn or refit and (posterior.searched or draws):
             return refitted()
         fitted = self.data.num_answers if refit else posterior.answers_at_fit
         facts = kept_info(posterior, _SEARCH_INFO) | {FITTED: fitted, **self.guessed}

@@ -676,7 +676,8 @@ class UtilityPosterior(Posterior):
         hyperparameters : {"keep", "refit", "schedule"}
             Kept: the result is that of a full fit with these. Or fitted again, from where they are;
             on schedule that is when the number of answers has changed by a quarter, and at least by
-            five, since the last time, or when one was never fitted.
+            five, since the last time, or when one was never fitted. Where the noise of raters is
+            averaged over with other hyperparameters, a full update fits all of them.
         progress_bar : bool
 
         Raises
