@@ -65,7 +65,7 @@ _MAX_NEWTON = 1.5
 _GRID = 0.05 * np.sinh(np.linspace(-8.0, 8.0, 801))
 _FARTHEST = 6.5  # standard deviations; the map is linear beyond
 # Entries of ``info`` that updates do not change.
-POINTS_INFO = ("points", "directions", "failed_points", "held")
+POINTS_INFO = ("points", "directions", "failed_points", "held", "averaged")
 
 
 class Evaluated(NamedTuple):

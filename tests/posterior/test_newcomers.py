@@ -131,6 +131,7 @@ def test_answers_come_and_go_after_that(case: Case) -> None:
         assert_allclose(back.belief.weights, case.before.belief.weights, atol=5e-3)
         with pytest.warns(UserWarning, match="tied together by no comparison"):
             larger = found.extend(["e"])
+        assert larger.info["averaged"] == found.info["averaged"]  # updates average again
         assert len(larger.ranking(rng_key=0)) == 5
         assert_frame_equal(larger.prefer(ASK, rater="new"), larger.prefer(ASK))
 
