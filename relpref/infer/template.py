@@ -314,7 +314,7 @@ class Template:
             several = [run(unravel(flat)) for flat in flats]
         except _NO_NUMBERS:
             return self
-        scalars = [name for name, shape in shapes.items() if shape == ()]
+        scalars = [name for name, shape in shapes.items() if not shape]
 
         def multiple(times: str | None, power: int, numbers: list[Floats]) -> Multiple | None:
             if times is not None:
