@@ -83,7 +83,7 @@ class GaussianEngine:
     hyperparameters : {"integrate", "maximize", "em", "nuts"}
         ``"integrate"`` averages over them by 7 to 100 weighted points around the maximum of
         evidence times prior (see `relpref.infer.importance`) and returns a weighted mixture of one
-        posterior for each. It does not use the key. At most six directions are varied: the scalars
+        posterior for each. It does not use the key. At most ten directions are varied: the scalars
         first, then entries of vectors such as length scales; ``info["held"]`` names what stays at
         the maximum, and ``info["effective_points"]`` says how even the weights are. Above 600 items
         there are at most 16 points. Each keeps a covariance of the items: above 2000 there are

@@ -13,7 +13,7 @@ The same answers always have the same points.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,7 +27,9 @@ from relpref.infer.smoothing import smoothed
 from relpref.limits import MAX_NUMBERS_OF_POINTS
 from relpref.result import InferenceWarning, warn_user
 
-MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in more are too sparse
+# Directions of hyperparameters that are varied, by the least number of points: in more directions
+# points would be too sparse.
+_DIRECTIONS = ((36, 10), (16, 8), (0, 6))
 _MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
 # Distance of neighbors in the lattice, in standard deviations, in one direction and in more.
 _SPACING, _SPACING_OF_SEVERAL = 1.0, 1.6118548977353129
@@ -41,6 +43,7 @@ MOST_POINTS = 100  # of a lattice
 # Squared coordinates of the rule's points in the corners, and where the skewness of an axis is
 # seen, in standard deviations.
 _CORNERS, _SEEN = 1.5, 2.2
+_NOTHING = 1e-9  # of the weights of its points
 # Effective share of the rule's points below which another round follows.
 _MIN_SHARE = 0.3
 # Latents above which there are fewer points: each costs more, and answers are more informative.
@@ -336,16 +339,17 @@ def _corners(size: int, most: int) -> Floats:
     """Corners of a cube, shape (k, d): a fraction of them from five directions on.
 
     Averages of products of up to five coordinates are those of all corners, except the product of
-    all five directions; of six directions with few points, of products of up to three; and with
-    fewer than ``FEWEST_POINTS``, of five or six directions, of products of two.
+    all five directions; of seven directions and more, and of six with few points, of products of up
+    to three; and with fewer than ``FEWEST_POINTS``, of five or six directions, of products of two.
     """
-    free = {5: 4, 6: 4 if most <= FEWER_POINTS else 5}.get(size, size)
+    free = size if size < 5 else 4 if size == 5 or most <= FEWER_POINTS and size < 9 else 5
     free = min(free, 3) if most < FEWEST_POINTS else free
     corners = np.array(list(product((-1.0, 1.0), repeat=free)))
-    several = [corners[:, :-1], corners[:, 1:], corners[:, ::2]]
-    generated = [corners] if size == free + 1 else several[: size - free]
-    columns = [part.prod(axis=1) for part in generated[: size - free]]
-    return np.column_stack([corners, *columns])
+    factors: Any = combinations(range(free), 3 if free > 3 else 2)
+    if size == free + 1:
+        factors = [range(free)]
+    generated = [corners[:, each].prod(axis=1) for each in map(list, factors)]
+    return np.column_stack([corners, *generated[: size - free]])
 
 
 def _symmetric(height: _Height, axes: _Axes, most: int) -> _Rule:
@@ -365,6 +369,8 @@ def _symmetric(height: _Height, axes: _Axes, most: int) -> _Rule:
         u = np.concatenate([np.zeros((1, size)), reach * units, np.sqrt(_CORNERS) * u])
         center = 1 - 2 * size * on_axis - in_corner
         weights = np.r_[center, np.full(len(units), on_axis), in_corner * weights]
+        used = weights > _NOTHING  # the center of ten directions is not
+        u, weights = u[used], weights[used]
     places, log_jacobian = axes.at(u)
     vectors, results, levels = height(places, "result")
     log_normal = -0.5 * np.sum(np.square(u), axis=1) - 0.5 * size * np.log(2 * np.pi)
@@ -396,7 +402,8 @@ def importance_points(
             origin[column] = _line(origin[column], scale.x, scale.z)[0]
     target = _Target(evaluate, maximum, moving, scales)
     hessian, gradient = _curvature(target, origin, at_maximum)
-    varied, rest = _directions(hessian, len(coords.free))
+    number = next(number for least, number in _DIRECTIONS if most >= least)
+    varied, rest = _directions(hessian, len(coords.free), number)
     root = inverse_root(varied.T @ hessian @ varied)
     newton = root.T @ (varied.T @ gradient)  # in units of the root
     newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
@@ -532,21 +539,20 @@ def _curvature(target: _Target, origin: Floats, at_maximum: Evaluated) -> tuple[
     return (vectors * np.maximum(values, _LEAST_CURVATURE)) @ vectors.T, here
 
 
-def _directions(hessian: Floats, free: int) -> tuple[Floats, Floats]:
-    """Bases of the directions that are varied and of the rest.
+def _directions(hessian: Floats, free: int, most: int) -> tuple[Floats, Floats]:
+    """Bases of the directions that are varied, at ``most`` so many, and of the rest.
 
     Scalars come first, then the flattest directions of the vectors' entries.
     """
     size = len(hessian)
-    if size <= MAX_DIRECTIONS:
+    if size <= most:
         return np.eye(size), np.empty((size, 0))
-    block = slice(free, None) if free < MAX_DIRECTIONS else slice(None, free)
-    chosen = MAX_DIRECTIONS - free if free < MAX_DIRECTIONS else MAX_DIRECTIONS
+    start = free if free < most else 0
+    block = slice(start, None) if start else slice(None, free)
     _, vectors = np.linalg.eigh(hessian[block, block])  # the flattest first
     basis = np.eye(size)
     basis[block, block] = vectors
-    start = free if free < MAX_DIRECTIONS else 0
-    varied = [*range(start), *range(start, start + chosen)]
+    varied = list(range(most))
     return basis[:, varied], np.delete(basis, varied, axis=1)
 
 

@@ -117,8 +117,7 @@ def test_no_component_outweighs_all_others() -> None:
     answers["winner"] = np.where(won, answers["first"], answers["second"])
     answers.loc[::7, "winner"] = "tie"
     answers["rater"] = np.array(["x", "y", "z"])[rng.integers(0, 3, 60)]
-    items = pd.DataFrame(rng.normal(size=(12, 3)), names, ["size", "weight", "price"])
-    items["size"] += utility
+    items = pd.DataFrame({"size": utility + rng.normal(size=(12, 3))[:, 0]}, names)
     answer, table = answers.loc[45], leave_one_out(relpref.fit(items, answers)).table
     won = (table["winner"] == answer["winner"]) & (table["loser"] == answer["first"])
     alone = table.loc[won & (table["rater"] == answer["rater"]) & ~table["tie"], "probability"]
