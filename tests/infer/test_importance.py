@@ -298,7 +298,7 @@ def test_places_where_the_engine_fails_are_left_out() -> None:
 
 
 def test_nine_directions_against_weighted_draws_of_the_prior() -> None:
-    """Three attributes and a relation; with six directions a mean was .45 sds off, an sd 23 %."""
+    """Four attributes and a relation; with six directions a mean was .45 sds off, an sd 23 %."""
     problem = related(8, 15, held_out=0, seed=0)
     data = data_of(problem.attributes, problem.comparisons, problem.links)
     engine = EP(xpgp, check=False)
