@@ -178,39 +178,6 @@ VOTES = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        # The cell that is no outcome is named.
-        (
-            VOTES.assign(winner=["model_a", "model_b", "nobody", "model_a"]),
-            "row 2 .*'winner': 'nobody' cannot be read as the other cells can, as labels, words",
-        ),
-        (
-            VOTES.assign(best_one=["gpt", "mini", "x", "mini"]).drop(columns="winner"),
-            "'model_a' and 'model_b' hold the two sides of each row, and no column says",
-        ),
-        # A column that fits is named.
-        (
-            pd.DataFrame({"day": list("xyz"), "winner": list("aba"), "beaten": list("bcc")}),
-            r"or say which one it is: columns=\{'loser': 'beaten'\} \(--columns loser=beaten\)",
-        ),
-        # None fits: no suggestion.
-        (pd.DataFrame({"id": list("xyz"), "winner": list("aba"), "day": list("uvw")}), r"'loser'$"),
-        (pd.DataFrame({"close": list("xyz"), "winner": list("aba")}), r"'loser'$"),
-        (
-            pd.DataFrame({"id": list("xyz"), "text": list("uuu")}),
-            "'id', 'text' are not recognized as answers",
-        ),
-        (pd.DataFrame({"home": list("3121"), "away": list("1233")}), "no column says who was"),
-    ],
-)
-def test_a_suggested_column_fits(table: Any, said: str) -> None:
-    with pytest.raises(DataError, match=said) as caught:
-        PreferenceData.from_tables(answers=table)
-    assert "question_id'}" not in str(caught.value) and "=question_id" not in str(caught.value)
-
-
 def test_slips_are_columns_whose_cells_fit() -> None:
     table = answers("ab", "bc", "ca")
     others = {"rated": ["true", "false", "true"], "country": ["FR", "DE", "FR"]}
