@@ -43,7 +43,7 @@ MOST_POINTS = 100  # of a lattice
 # Squared coordinates of the rule's points in the corners, and where the skewness of an axis is
 # seen, in standard deviations.
 _CORNERS, _SEEN = 1.5, 2.2
-_NOTHING = 1e-9  # of the weights of its points
+_NOTHING = 1e-9  # a point of the rule with less weight is left out
 # Effective share of the rule's points below which another round follows.
 _MIN_SHARE = 0.3
 # Latents above which there are fewer points: each costs more, and answers are more informative.
@@ -540,20 +540,18 @@ def _curvature(target: _Target, origin: Floats, at_maximum: Evaluated) -> tuple[
 
 
 def _directions(hessian: Floats, free: int, most: int) -> tuple[Floats, Floats]:
-    """Bases of the directions that are varied, at ``most`` so many, and of the rest.
+    """Bases of at most ``most`` directions that are varied, and of the rest.
 
     Scalars come first, then the flattest directions of the vectors' entries.
     """
     size = len(hessian)
     if size <= most:
         return np.eye(size), np.empty((size, 0))
-    start = free if free < most else 0
-    block = slice(start, None) if start else slice(None, free)
+    block = slice(free, None) if free < most else slice(None, free)
     _, vectors = np.linalg.eigh(hessian[block, block])  # the flattest first
     basis = np.eye(size)
     basis[block, block] = vectors
-    varied = list(range(most))
-    return basis[:, varied], np.delete(basis, varied, axis=1)
+    return basis[:, :most], basis[:, most:]
 
 
 def inverse_root(precision: Floats, least: float = 0.0) -> Floats:

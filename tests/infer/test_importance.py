@@ -340,9 +340,10 @@ def test_the_rule_has_the_moments_of_the_normal_distribution(size: int) -> None:
             assert_allclose(squares, np.ones((size, size)) + 2 * np.eye(size), atol=1e-6)
 
 
-def test_more_than_ten_directions_keep_the_steepest_at_the_maximum() -> None:
+@pytest.mark.parametrize("scalars", [2, 0])
+def test_more_than_ten_directions_keep_the_steepest_at_the_maximum(scalars: int) -> None:
     precision = np.diag([3.0, 4.0, 1.0, 2.0, 50.0, 60.0, 70.0, 1.5, 2.0, 2.0, 3.0, 3.0])
-    points = _points(_gaussian(precision, np.zeros(12)), np.zeros(12), 2)
+    points = _points(_gaussian(precision, np.zeros(12)), np.zeros(12), scalars)
     spread = np.ptp(points.vectors, axis=0)
     assert np.all(np.delete(spread, [5, 6]) > 0)
     assert_allclose(spread[[5, 6]], 0.0, atol=1e-9)
